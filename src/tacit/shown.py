@@ -98,3 +98,14 @@ def _is_number(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def toml(value: Any) -> str:
+    """Return a value as a run file has it.
+
+    >>> toml({"kind": "local steps", "steps_min": 3})
+    '{kind = "local steps", steps_min = 3}'
+    """
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name} = {toml(each)}" for name, each in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)

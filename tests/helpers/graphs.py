@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.models.graph.freezing import Frozen, freeze
-from tacit.models.graph.graph_file import EXAMPLE, Example, GraphFile, GraphWeight, Node, Of
+from tacit.graphs.freezing import Frozen, freeze
+from tacit.graphs.graph_file import EXAMPLE, Example, GraphFile, GraphWeight, Node, Of
 from tests.helpers.forty_modules import CASES
 
 WORDS, PLACES, WIDE = 60, 6, 8

@@ -73,7 +73,8 @@ def test_what_is_neither_beside_the_run_file_nor_installed_is_refused(
     tmp_path: Path, entry: str
 ) -> None:
     with pytest.raises(
-        ConfigError, match=r"no module .* beside the run file or among the installed packages"
+        ConfigError,
+        match=r"no module .* beside the run file \(.*\) or among the installed packages",
     ):
         load_entry(entry, tmp_path)
 

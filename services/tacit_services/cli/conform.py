@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit.errors import ConfigError
 from tacit_services.extras import need
+
+if TYPE_CHECKING:
+    from tacit.config import RunFile
 
 app = typer.Typer(name="conform", no_args_is_help=True)
 # A run that plays in seconds. Each of its numbers may be another in --run.
@@ -67,7 +70,7 @@ def algorithm(
 
     if run is None:
         text = _RUN.format(entry=entry)
-        parsed = config.parse(text, "tacit conform", folder=Path())
+        parsed = _parsed(text, entry)
     else:
         parsed = config.load(run)
         if parsed.algorithm.name != entry:
@@ -83,3 +86,15 @@ def algorithm(
     failed = [result.name for result in results if result.why is not None]
     if failed:
         raise ConfigError(f"{entry}: {len(failed)} of {len(results)} checks fail")
+
+
+def _parsed(text: str, entry: str) -> RunFile:
+    """Return the suite's own run of an algorithm. Raises ConfigError."""
+    from tacit import config
+
+    try:
+        return config.parse(text, entry, folder=Path())
+    except ConfigError as error:
+        if "Field required" in str(error):
+            raise ConfigError(f"{error}; give it a default, or name a run file by --run") from error
+        raise

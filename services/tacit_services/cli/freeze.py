@@ -1,4 +1,4 @@
-"""`tacit freeze`: writes a module of torch as a graph, which is data."""
+"""`tacit freeze`: writes a network as a graph, which is data."""
 
 from __future__ import annotations
 
@@ -12,63 +12,84 @@ from tacit.errors import ConfigError
 from tacit_services.cli.say import say
 from tacit_services.extras import need
 
+_Entry = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODULE:NAME", help="of the current folder, or installed; or cnn, resnet, …"
+    ),
+]
+_Shape = Annotated[str, typer.Option(help="of one example, without a batch: 64, or 3,32,32")]
+_Out = Annotated[Path, typer.Option(help="NAME.graph.json; NAME.safetensors beside it")]
+_Integers = Annotated[
+    int | None, typer.Option(help="an example is whole numbers below this", show_default="floats")
+]
+_Arguments = Annotated[
+    str,
+    typer.Option(
+        help="what the module is called with: 'width = 64, depth = 2'; of cnn, … its sizes"
+    ),
+]
+_Weights = Annotated[
+    str | None,
+    typer.Option(
+        help="public first values, a safetensors file of the current folder; it may have some",
+        show_default="the module's own",
+    ),
+]
+_Front = Annotated[
+    bool, typer.Option("--front", help="a front of features: in eval mode, and nothing is trained")
+]
+_Trainable = Annotated[
+    list[str] | None, typer.Option(help="weights that are trained", show_default="all")
+]
+_Loss = Annotated[
+    str | None,
+    typer.Option(metavar="MODULE:NAME", help="own loss of one example: (output, y) -> number"),
+]
+_Classes = Annotated[
+    int, typer.Option(help="of y: with --loss, and of cnn, resnet, …; 0: it is a number", min=0)
+]
+_Tokens = Annotated[
+    int,
+    typer.Option(
+        help="with --loss: y is one of so many tokens at each place of the example, or -100",
+        show_default="no tokens",
+        min=0,
+    ),
+]
+_Seed = Annotated[int, typer.Option(help="of the first values")]
+
 
 def freeze(
-    entry: Annotated[
-        str, typer.Argument(metavar="MODULE:NAME", help="of the current folder, or installed")
-    ],
-    shape: Annotated[str, typer.Option(help="of one example, without a batch: 64, or 3,32,32")],
-    out: Annotated[Path, typer.Option(help="NAME.graph.json; NAME.safetensors beside it")],
-    integers: Annotated[
-        int | None,
-        typer.Option(help="an example is whole numbers below this", show_default="floats"),
-    ] = None,
-    arguments: Annotated[
-        str, typer.Option(help="what the module is called with: 'width = 64, depth = 2'")
-    ] = "",
-    trainable: Annotated[
-        list[str] | None, typer.Option(help="weights that are trained", show_default="all")
-    ] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:NAME", help="own loss of one example: (output, y) -> number"),
-    ] = None,
-    classes: Annotated[
-        int, typer.Option(help="with --loss: classes of y; 0: it is a number", min=0)
-    ] = 0,
-    tokens: Annotated[
-        int,
-        typer.Option(
-            help="with --loss: y is one of so many tokens at each place of the example, or -100",
-            show_default="no tokens",
-            min=0,
-        ),
-    ] = 0,
-    weights: Annotated[
-        str | None,
-        typer.Option(
-            help="public first values, a safetensors file of the current folder; it may have some",
-            show_default="the module's own",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="of the first values")] = 0,
+    entry: _Entry,
+    shape: _Shape,
+    out: _Out,
+    integers: _Integers = None,
+    arguments: _Arguments = "",
+    front: _Front = False,
+    trainable: _Trainable = None,
+    loss: _Loss = None,
+    classes: _Classes = 0,
+    tokens: _Tokens = 0,
+    weights: _Weights = None,
+    seed: _Seed = 0,
 ) -> None:
-    """Write a module of torch as a graph of operations, for [model] name = "graph".
+    """Write a network as a graph of operations, for [model] name = "graph", or for features.
 
-    The module's code is run here, once. A reader of the graph runs none of it.
+    A module's code is run here, once. A reader of the graph runs none of it.
     """
     need("edge")
-    from tacit.models.graph.frozen_entry import FreezeRequest, frozen_entry
+    from tacit.config.frozen_sections import frozen_front, frozen_model
+    from tacit.graphs.graph_values import values_beside
+    from tacit.models.graph.frozen_entry import FreezeRequest
     from tacit_services.disk.files import write
 
-    if not out.name.endswith(".graph.json"):
-        raise ConfigError(f"--out {out}: expected NAME.graph.json")
+    values = out.with_name(values_beside(out.name, "--out"))
     request = FreezeRequest(
         entry, Path(), _shape(shape), integers, _arguments(arguments), seed, loss, classes,
         tokens, tuple(trainable or ("*",)), weights,
     )  # fmt: skip
-    network = frozen_entry(request)
-    values = out.with_name(out.name.removesuffix(".graph.json") + ".safetensors")
+    network = frozen_front(request) if front else frozen_model(request)
     write(values, network.file, 0o644)
     write(out, network.graph.text().encode(), 0o644)
     trained = sum(weight.trained for weight in network.graph.weights)
@@ -77,7 +98,10 @@ def freeze(
         f"{len(network.graph.weights)} weights are trained; SHA-256 {network.graph.digest()}"
     )
     say(f"{values}: their first values")
-    say(f'next: [model] name = "graph", file = "{out.name}"; tacit show {out}')
+    if front:
+        say(f'next: [data] features = [{{ front = "{out.name}" }}]; tacit show {out}')
+    else:
+        say(f'next: [model] name = "graph", file = "{out.name}"; tacit show {out}')
 
 
 def _shape(text: str) -> tuple[int, ...]:

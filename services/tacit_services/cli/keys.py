@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
+from tacit import shown
 from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def keys(
 
 def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     """Yield (heading, the names it can be asked for by, its class) of every section."""
-    from tacit.algorithms.own.own_settings import EDGE_TASKS, AlgorithmSettings
+    from tacit.algorithms.own.own_rounds import RoundSettings
+    from tacit.algorithms.own.own_settings import EDGE_TASKS
     from tacit.config import RunFile, sections_of
     from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
     from tacit.config.own_arrays import BoundsSection, TokensSection
@@ -76,7 +78,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     yield (
         "[algorithm] entry, beside the algorithm's own keys",
         ("algorithm", "entry"),
-        AlgorithmSettings,
+        RoundSettings,
     )
     for task in EDGE_TASKS:
         (kind,) = get_args(task.model_fields["kind"].annotation)
@@ -105,7 +107,7 @@ def _table(kind: type[BaseModel]) -> str:
             if name in shape.get("required", ()):
                 default = ""
             else:
-                default = f"`{_toml(default)}`"
+                default = f"`{shown.toml(default)}`"
         rows.append(
             f"| `{name}` | {_value(key, shape)} | {default} | {_cell(key.get('description', ''))} |"
         )
@@ -127,13 +129,6 @@ def _value(key: dict[str, Any], shape: dict[str, Any]) -> str:
     return ", ".join(
         [words, *(bound.format(f"{key[name]:g}") for name, bound in _BOUNDS.items() if name in key)]
     )
-
-
-def _toml(value: Any) -> str:
-    """Return a default as a run file has it."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{name} = {_toml(each)}" for name, each in value.items()) + "}"
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _cell(text: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,66 +13,74 @@ from tacit_services.cli.owners import owners_screen
 from tacit_services.cli.say import say
 from tacit_services.extras import need
 
+if TYPE_CHECKING:
+    from tacit_services.project.draft import DraftRequest
+    from tacit_services.project.new_folder import WrittenRun
+
+
+# The options, in groups: what is learnt, of whom, and how the sample is written.
+_Table = Annotated[
+    Path | None,
+    typer.Option(help="PUBLIC sample (CSV, Parquet, xlsx): columns, bounds and classes come of it"),
+]
+_Images = Annotated[
+    Path | None,
+    typer.Option(help="PUBLIC pictures, a folder a class: classes and size come of them"),
+]
+_Target = Annotated[
+    list[str] | None,
+    typer.Option(help="column that is learnt; one for each of several labels [default: last]"),
+]
+_Counts = Annotated[bool, typer.Option("--counts", help="the target counts something: 0, 1, 2, …")]
+_Time = Annotated[str, typer.Option(help="column of times to an event, which --event names")]
+_Event = Annotated[str, typer.Option(help="column that says whether the event came at that time")]
+_Unit = Annotated[
+    str | None, typer.Option(help="column that says whose a row is [default: a row is a unit]")
+]
+_Sites = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="so many sites have data each, site0.csv, … [default: one file is dealt]"
+    ),
+]
+_Model = Annotated[
+    str | None, typer.Option(metavar="MODULE:NAME", help="your own module [default: a small one]")
+]
+_Separator = Annotated[
+    str | None, typer.Option(help="what parts the sample's cells [default: found]")
+]
+_Decimal = Annotated[
+    str | None, typer.Option(help="decimal mark of its numbers, . or , [default: found]")
+]
+_Encoding = Annotated[str | None, typer.Option(help="of its text, as cp1252 [default: found]")]
+_Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="whether its first line names the columns",
+        show_default="found",
+    ),
+]
+_Sheet = Annotated[str | None, typer.Option(help="of an Excel workbook [default: its only one]")]
+
 
 @owners_screen()
 def new(
     folder: Annotated[Path, typer.Argument(metavar="NAME", help="folder to make")],
-    table: Annotated[
-        Path | None,
-        typer.Option(
-            help="PUBLIC sample (CSV, Parquet, xlsx): columns, bounds and classes come of it"
-        ),
-    ] = None,
-    images: Annotated[
-        Path | None,
-        typer.Option(help="PUBLIC pictures, a folder a class: classes and size come of them"),
-    ] = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(help="column that is learnt; one for each of several labels [default: last]"),
-    ] = None,
-    counts: Annotated[
-        bool, typer.Option("--counts", help="the target counts something: 0, 1, 2, …")
-    ] = False,
-    time: Annotated[
-        str, typer.Option(help="column of times to an event, which --event names")
-    ] = "",
-    event: Annotated[
-        str, typer.Option(help="column that says whether the event came at that time")
-    ] = "",
-    unit: Annotated[
-        str | None, typer.Option(help="column that says whose a row is [default: a row is a unit]")
-    ] = None,
-    sites: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="so many sites have data each, site0.csv, … [default: one file is dealt]"
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(metavar="MODULE:NAME", help="your own module [default: a small one]"),
-    ] = None,
-    separator: Annotated[
-        str | None, typer.Option(help="what parts the sample's cells [default: found]")
-    ] = None,
-    decimal: Annotated[
-        str | None, typer.Option(help="decimal mark of its numbers, . or , [default: found]")
-    ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="of its text, as cp1252 [default: found]")
-    ] = None,
-    header: Annotated[
-        bool | None,
-        typer.Option(
-            "--header/--no-header",
-            help="whether its first line names the columns",
-            show_default="found",
-        ),
-    ] = None,
-    sheet: Annotated[
-        str | None, typer.Option(help="of an Excel workbook [default: its only one]")
-    ] = None,
+    table: _Table = None,
+    images: _Images = None,
+    target: _Target = None,
+    counts: _Counts = False,
+    time: _Time = "",
+    event: _Event = "",
+    unit: _Unit = None,
+    sites: _Sites = None,
+    model: _Model = None,
+    separator: _Separator = None,
+    decimal: _Decimal = None,
+    encoding: _Encoding = None,
+    header: _Header = None,
+    sheet: _Sheet = None,
 ) -> None:
     """Write a run file for your own table or pictures, with a policy and a README."""
     if table is not None and images is not None:
@@ -89,27 +98,39 @@ def new(
     request = DraftRequest(table, name, unit, model, sites, images, form=form, goal=goal)
     written = make(folder, request, data_home())
     say(f"{folder}/: {', '.join(file.name for file in written.files)}")
+    for line in _of_the_sample(request, written):
+        say(line)
+    for line in _next_steps(folder, request):
+        say(line)
+
+
+def _of_the_sample(request: DraftRequest, written: WrittenRun) -> Iterator[str]:
+    """Yield what was read from the public sample, and what its owner should know."""
     if request.public is not None:
-        size = "classes, grey or colours" + (", size" if model is not None else "")
-        if table is None:
+        size = "classes, grey or colours" + (", size" if request.entry is not None else "")
+        if request.sample is None:
             read = size
         else:
             read = "columns, bounds, classes"
-        say(f"read from {request.public}, and public from now on: {read}")
+        yield f"read from {request.public}, and public from now on: {read}"
     if written.learns:
-        say(f"learns: {written.learns}")
+        yield f"learns: {written.learns}"
     for remark in written.remarks:
-        say(f"note: {remark}")
+        yield f"note: {remark}"
+
+
+def _next_steps(folder: Path, request: DraftRequest) -> Iterator[str]:
+    """Yield what comes next."""
     names = f"{folder}/{request.train}".replace("{edge}", "N")
-    if images is not None:
+    if request.images is not None:
         what = "pictures"
     else:
         what = "rows"
-    if sites is not None:
-        keys = "rows" if unit is None else "rows and unit_rows"
-        say(f"next: write how many {what} a site has into {folder}/run.toml: {keys}, then")
-    say(f"next: put the private {what} into {names}, then")
-    say(f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml")
+    if request.sites is not None:
+        keys = "rows" if request.unit is None else "rows and unit_rows"
+        yield f"next: write how many {what} a site has into {folder}/run.toml: {keys}, then"
+    yield f"next: put the private {what} into {names}, then"
+    yield f"  tacit check {folder}/run.toml\n  tacit run {folder}/run.toml"
 
 
 def _check_event(time: str, event: str, *, others: bool) -> None:

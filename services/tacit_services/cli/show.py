@@ -12,7 +12,7 @@ from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
-    from tacit.models.graph.graph_file import GraphFile
+    from tacit.graphs.graph_file import GraphFile
 
 _KINDS = 12  # of operations that are named in a line
 
@@ -32,9 +32,9 @@ def show(
     Nothing of it is run, and its values need not be there.
     """
     need("edge")
-    from tacit.models.graph.graph_facts import document_of, facts_of, node_lines, shape_words
-    from tacit.models.graph.graph_file import read_graph
-    from tacit.models.graph.graph_picture import picture
+    from tacit.graphs.graph_facts import document_of, facts_of, node_lines, shape_words
+    from tacit.graphs.graph_file import read_graph
+    from tacit.graphs.graph_picture import picture
     from tacit.shown import as_json as text_of_json
     from tacit_services.disk.files import write
     from tacit_services.display.graph_table import layer_table

@@ -70,7 +70,8 @@ def tune(
         report=shown,
     )
     if out is not None:
-        out.write_text(tuning.written(file.read_text("utf-8"), result.best.values), "utf-8")
+        text = file.read_text("utf-8")
+        out.write_text(tuning.written(text, result.best.values, file.parent), "utf-8")
     if as_json:
         typer.echo(json.dumps(asdict(result), indent=2))
         return

@@ -23,6 +23,7 @@ import torch
 
 from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.local_steps import LocalStepsTask
+from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.own.own_steps import OwnStepsTask
 from tacit.audit import message_attacks
 from tacit.audit.statistics import Finding
@@ -119,7 +120,12 @@ def _replays(rehearsal: Rehearsal) -> None:
     fresh = rehearsal.new_server()
     for message in rehearsal.messages():
         fresh.on_message(message)
-    _equal(digest(rehearsal.server), digest(fresh), "a replay of the journal")
+    _equal(
+        digest(rehearsal.server),
+        digest(fresh),
+        "a replay of the journal (is there a clock, a random number, or something that two servers "
+        "share?)",
+    )
 
 
 def _replays_elsewhere(rehearsal: Rehearsal) -> None:
@@ -158,11 +164,29 @@ def _snapshots(rehearsal: Rehearsal) -> None:
     for place in range(messages):
         later = rehearsal.new_server()
         later.restore(*snapshot_file.loads(snapshot_file.dumps(*role.state())))
+        if unsaved := _unsaved(role, later):
+            raise NonconformanceError(
+                f"{', '.join(unsaved)}: not in a snapshot after {place} messages; name it in saved"
+            )
         _equal(digest(role), digest(later), f"a snapshot after {place} of {messages} messages")
         for entry in rehearsal.entries[place:]:
             later.on_message(rehearsal.read(entry.payload))
         _equal(end, digest(later), f"a run that goes on from a snapshot after {place} messages")
         role.on_message(rehearsal.read(rehearsal.entries[place].payload))
+
+
+def _unsaved(role: ServerRole, later: ServerRole) -> list[str]:
+    """Return the attributes of a server that its continuation has otherwise."""
+    names = [name for name in vars(role) if not name.startswith("_")]
+    return [name for name in names if _differ(getattr(role, name), getattr(later, name, None))]
+
+
+def _differ(one: object, other: object) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
+        return not torch.equal(one, other)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) != len(other) or any(map(_differ, one, other))
+    return all(isinstance(each, int | float | str | None) for each in (one, other)) and one != other
 
 
 def _writes_nowhere(rehearsal: Rehearsal) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from tacit.models.graph.graph_facts import GraphFacts, layer_cells
+from tacit.graphs.graph_facts import GraphFacts, layer_cells
 from tacit_services.display.text_tables import cell, outline
 
 _LEFT = ("layer", "operations", "gives")

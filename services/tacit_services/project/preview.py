@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tomlkit
 import torch
 
 from tacit import rounding
 from tacit.algorithms import AlgorithmSettings, OwnStepsTask, registry
 from tacit.config import RunFile
+from tacit.config.algorithm_entries import is_own
 from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
 from tacit.datasets import EdgeRows, PrivateRows
@@ -77,6 +77,8 @@ def check(
         run.source.check(root, only)
     definition.metrics()
     model = definition.build_model()
+    if is_own(definition.algorithm.name):
+        registry.server(definition, model)  # it is tried
     plan = definition.plans.plan(0)
     began = time.perf_counter()
     edge_rows = _rows_of_edges(definition, model, root, slow, only)
@@ -273,12 +275,11 @@ def _for_sites(definition: Definition[Any]) -> Iterator[tuple[str, str]]:
     if not isinstance(section, AlgorithmSettings):
         return
     task = section.task()
-    edge = tomlkit.inline_table()
-    edge.update({"kind": task.kind} | task.model_dump(exclude_defaults=True))
     if isinstance(task, OwnStepsTask):
-        edge["code"] = entry_digest(task.entry, definition.folder, "algorithm.edge.entry")
+        code = entry_digest(task.entry, definition.folder, "algorithm.edge.entry")
+        task = task.model_copy(update={"code": code})
     privacy = definition.privacy
-    keys = [f"algorithm.edge = {edge.as_string()}", f"privacy.clip = {privacy.constant_clip:g}"]
+    keys = [f"algorithm.edge = {task.toml()}", f"privacy.clip = {privacy.constant_clip:g}"]
     if privacy.noise_multiplier is None:
         keys.append(f"privacy.pushes = {privacy.pushes}")
     yield "algorithm", f"{section.name}, code {section.code}"

@@ -14,7 +14,8 @@ import tomlkit
 import torch
 from pydantic import ValidationError
 
-from tacit.config import RunFile
+from tacit.algorithms import AlgorithmSettings
+from tacit.config import RunFile, parse
 from tacit.config.complaints import one_line
 from tacit.config.fingerprint import differences
 from tacit.config.own_data import OwnData
@@ -188,7 +189,10 @@ class _Search:
         for name, value in values.items():
             section, _, key = name.partition(".")
             content.setdefault(section, {})[key] = value
-        return RunFile.model_validate(content, context={"folder": self._run.folder})
+        content["algorithm"].pop("edge", None)  # by the code, of the values at hand
+        return RunFile.model_validate(
+            content, context={"folder": self._run.folder, "own_code": True}
+        )
 
     def _first_metric(self) -> str:
         """Return the AUC where there is one, as it moves where others do not; else the first."""
@@ -264,13 +268,22 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2g}")
 
 
-def written(text: str, values: TunedValues) -> str:
-    """Return the run file `text` with these values, its comments as they were."""
+def written(text: str, values: TunedValues, folder: Path) -> str:
+    """Return the run file `text` with these values, its comments as they were.
+
+    What an own algorithm's edges compute follows from its settings, so `algorithm.edge` is written
+    anew where it stands. folder: of its code.
+    """
     document = tomlkit.parse(text)
     for name, value in values.items():
         section, _, key = name.partition(".")
         table: Any = document.setdefault(section, tomlkit.table())
         table[key] = value
+    algorithm: Any = document["algorithm"]
+    if algorithm.pop("edge", None) is not None:
+        run = parse(tomlkit.dumps(document), "tacit tune", folder=folder)
+        assert isinstance(run.algorithm, AlgorithmSettings)
+        algorithm["edge"] = tomlkit.value(run.algorithm.task().toml())
     return tomlkit.dumps(document)
 
 

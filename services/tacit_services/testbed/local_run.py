@@ -14,7 +14,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any
@@ -75,20 +75,7 @@ def run(
     http = _free_address(serve)
     children: list[Child] = []
     with ExitStack() as beside:
-        alike = _refused(definition, resume)
-        beside.enter_context(output_folder.locked(out))
-        output_folder.refuse(out, resume)
-        origins = beside.enter_context(
-            _budget(definition)
-        )  # the rows have their ledger from now on
-        ledgers = [*alike, *_ledgers(definition, origins, resume)]
-        if resume:
-            state = output_folder.kept(out)
-        else:
-            state = output_folder.fresh(out, console)
-        beside.callback(output_folder.delete_rows, out)  # once nobody reads them: after `stopping`
-        notes = [*run_file.notes, *warnings(definition, definition.build_model().size)]
-        _print_preamble(definition, edges, notes, ledgers, console)
+        state = _opened(beside, definition, out, console, run_file.notes, edges, resume)
         _print_addresses(http, state / "token", console, keep=keep)
         shared = _of_the_run(definition, file, edges, seed, data, policy)
         # `tacit predict` goes on with these.
@@ -112,6 +99,34 @@ def run(
     if not code:
         _show_summary(definition, out, console, as_json, seconds)
     return code
+
+
+def _opened(
+    beside: ExitStack,
+    definition: Definition[Any],
+    out: Path,
+    console: Console,
+    notes: Sequence[str],
+    edges: int | None,
+    resume: bool,
+) -> Path:
+    """Lock the run's folder, open its budget, and say what begins; returns the folder of its state.
+
+    beside: what must be undone at the end. Raises TacitError.
+    """
+    alike = _refused(definition, resume)
+    beside.enter_context(output_folder.locked(out))
+    output_folder.refuse(out, resume)
+    origins = beside.enter_context(_budget(definition))  # the rows have their ledger from now on
+    ledgers = [*alike, *_ledgers(definition, origins, resume)]
+    if resume:
+        state = output_folder.kept(out)
+    else:
+        state = output_folder.fresh(out, console)
+    beside.callback(output_folder.delete_rows, out)  # once nobody reads them: after `stopping`
+    notes = [*notes, *warnings(definition, definition.build_model().size)]
+    _print_preamble(definition, edges, notes, ledgers, console)
+    return state
 
 
 def _check(

@@ -9,6 +9,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.base.owner import EdgeFactory, Owner
 from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.own.trial import tried
 from tacit.algorithms.own.unloaded import Unloaded, UnloadedAlgorithm
 from tacit.config.algorithm_entries import HasSettings, built_in, is_own, own
 from tacit.config.definition import Definition
@@ -40,7 +41,11 @@ def server(
     labelled: the records that the server of a vertical run needs. Raises ConfigError where a
     vertical run has none.
     """
-    return algorithm(definition).server(definition, model, labelled)
+    named = algorithm(definition)
+    section = definition.algorithm
+    if is_own(section.name) and not isinstance(section, Unloaded):
+        return tried(definition, lambda: named.server(definition, model, labelled))
+    return named.server(definition, model, labelled)
 
 
 def edge(

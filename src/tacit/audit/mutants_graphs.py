@@ -1,6 +1,6 @@
 """Ways to take rows through a graph one by one, with an operation that is no function of its row.
 
-The closed list of operations has none like these (`tacit.models.graph.operations`). The audit must
+The closed list of operations has none like these (`tacit.graphs.operations`). The audit must
 catch each of them.
 """
 

@@ -50,7 +50,7 @@ class Raising(Gated):
         return super().hidden(unit)
 
 
-class Recurrent(nn.Module):
+class RecurrentUnit(nn.Module):
     """One recurrent unit and a head.
 
     torch cannot map such a unit over rows, so each row goes through the module's graph by itself.

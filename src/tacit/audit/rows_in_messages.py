@@ -11,7 +11,7 @@ from scipy import stats
 from torch import Tensor
 
 from tacit.audit.message_attacks import compared
-from tacit.audit.own_modules import Recurrent, model_of
+from tacit.audit.own_modules import RecurrentUnit, model_of
 from tacit.audit.statistics import SHARE, Finding, ScoreCounts, ScoreValues, sampler_p_value
 from tacit.audit.subject import CLIP, Randomness, Subject
 from tacit.audit.worlds import MessageSource, World
@@ -186,7 +186,7 @@ def places_in_a_graph(subject: Subject, source: Randomness, pushes: int) -> list
     The second number of every row is zero. The model would follow it, so that a graph which puts
     there what all rows have together shows the record, too.
     """
-    model = model_of(Recurrent)
+    model = model_of(RecurrentUnit)
     loud, quiet = torch.tensor([-1.0, 0.0]), torch.tensor([1.0, 0.0])
     params = model.init(0).zero_()
     parts = model.unflatten(params)

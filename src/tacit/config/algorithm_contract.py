@@ -60,6 +60,11 @@ class DataSection(Section):
         """The modules ("module:name") that every row goes through before the model."""
         return ()
 
+    @property
+    def trusted_fronts(self) -> tuple[str, ...]:
+        """Those of `fronts` whose code may run on rows as it is."""
+        return ()
+
     def promised(self, promise: Promise, source: Source) -> Promise:
         """Return an algorithm's promise as it holds for this data, whose `source` is built."""
         return promise

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import ValidationError
+from pydantic import PydanticUserError, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from tacit.config.algorithm_contract import AlgorithmSection
@@ -71,9 +71,36 @@ def own(entry: str, folder: Path) -> tuple[type[HasSettings], str]:
     settings = getattr(found.target, "settings", None)
     if not (isinstance(settings, type) and issubclass(settings, AlgorithmSection)):
         raise ConfigError(
-            f"algorithm.entry={entry}: is no tacit.algorithms.Algorithm with a class of settings"
+            f"algorithm.entry={entry}: is no algorithm: derive a class from ServerAlgorithm, with "
+            "settings (a class derived from AlgorithmSettings) and role (one derived from "
+            "AlgorithmServer)"
         )
+    _check_settings(entry, settings)
     return found.target, found.digest
+
+
+def _check_settings(entry: str, settings: type[AlgorithmSection]) -> None:
+    """Raise ConfigError for a class of settings that cannot be one."""
+    where = f"algorithm.entry={entry}: {settings.__name__}"
+    try:
+        settings.model_rebuild()
+    except PydanticUserError as error:
+        raise ConfigError(f"{where}: {str(error).splitlines()[0]}") from error
+    inherited = next(kind for kind in settings.__mro__ if kind.__module__.startswith("tacit."))
+    assert issubclass(inherited, AlgorithmSection)
+    for key, field in inherited.model_fields.items():
+        if settings.model_fields[key].annotation != field.annotation:
+            raise ConfigError(f"{where}: {key}: is a key of tacit's own; name yours otherwise")
+    if unknown := sorted(set(settings.searched) - set(settings.model_fields)):
+        raise ConfigError(f"{where}: searched: {unknown[0]}: there is no key of this name")
+
+
+def other_code(entry: str, stated: str, digest: str) -> str:
+    """Return the complaint that the code of `entry` here is not what a run was begun with."""
+    return (
+        f"algorithm.code={stated}: the code of {entry} here has SHA-256 {digest}; put the run's "
+        "code back, or begin another run"
+    )
 
 
 def settings_classes() -> Iterator[type[AlgorithmSection]]:
@@ -91,13 +118,19 @@ def algorithm_section(content: Any, folder: Path, *, own_code: bool) -> Algorith
         return content
     if not isinstance(content, dict):
         raise ValueError("a section was expected")
-    if "entry" in content:
+    stated_as_entry = "entry" in content
+    if stated_as_entry:
         if "name" in content:
             raise ValueError("name and entry: state one of them")
         content = {"name": content["entry"]} | {
             key: value for key, value in content.items() if key != "entry"
         }
     name = content.get("name")
+    if stated_as_entry and not is_own(name):
+        raise ConfigError(
+            f'algorithm.entry={name!r}: expected "module:Algorithm", of a module beside the run '
+            "file"
+        )
     if is_own(name):
         return _own_section(content, folder, own_code=own_code)
     if name not in BUILT_IN:
@@ -118,7 +151,7 @@ def _own_section(content: dict[str, Any], folder: Path, *, own_code: bool) -> Al
         raise
     stated = content.get("code", digest)
     if stated != digest:
-        raise ValueError(f"code={stated}: the code of {content['name']} here has SHA-256 {digest}")
+        raise ConfigError(other_code(content["name"], stated, digest))
     return _read(algorithm, content | {"code": digest})
 
 
@@ -133,7 +166,9 @@ def _imported(entry: str) -> Any:
 
 def _complaint(content: dict[str, Any], name: object) -> ValidationError:
     if name is None:
-        kind = PydanticCustomError("missing", "Field required")
+        kind = PydanticCustomError(
+            "missing", "Field required; or entry, for an algorithm of your own"
+        )
     else:
         kind = PydanticCustomError(
             "unknown_algorithm",

@@ -12,11 +12,14 @@ from pydantic import Field, FiniteFloat, field_validator, model_validator
 from tacit.config.algorithm_contract import DataSection, Sections
 from tacit.config.sections import Section
 from tacit.datasets import Features
-from tacit.datasets.features.front import FIELD, Front
+from tacit.datasets.features.front import Front
+from tacit.datasets.features.graph_front import FIELD, GraphFront
 from tacit.datasets.features.public_basis import SHIPPED, Projection, digest
 from tacit.datasets.features.public_basis import shipped as shipped_basis
 from tacit.datasets.features.standardise import Standardise
 from tacit.datasets.own.file_reading import located
+from tacit.graphs.graph_file import read_graph
+from tacit.graphs.graph_values import GRAPH_SUFFIX, values_beside
 from tacit.user_code import entry_digest, entry_files
 
 _ANY_SHAPE = ("logistic", "svm", "mlp", "python", "graph")  # models that take records of any shape
@@ -102,14 +105,45 @@ class ProjectionSection(Section):
 class FrontSection(Section):
     """A step of `features`: a public module, frozen, that a record goes through once."""
 
-    front: str = Field(description='"module:name", a class or function that gives a torch module')
-    arguments: dict[str, Any] = Field({}, description="what it is called with")
+    front: str = Field(
+        description='"module:name", a class or function that gives a torch module; or '
+        '"NAME.graph.json", which tacit freeze --front has written'
+    )
+    arguments: dict[str, Any] = Field({}, description="module: what it is called with")
     weights: str | None = Field(
-        None, min_length=1, description="its public weights, a safetensors file"
+        None,
+        min_length=1,
+        description="its public weights, a safetensors file; a graph has NAME.safetensors",
+    )
+    control_flow: Literal["refused", "trusted"] = Field(
+        "refused",
+        description="module: code that cannot become a graph; trusted: it is run on rows, and that "
+        "it keeps them apart is tried, not known",
     )
 
-    def step(self, folder: Path) -> Front:
+    @model_validator(mode="after")
+    def _graph_has_no_code(self) -> FrontSection:
+        if self.graph and (self.arguments or self.control_flow != "refused"):
+            key = "arguments" if self.arguments else "control_flow"
+            raise ValueError(f"{key}: is for a module, and front={self.front!r} is a graph")
+        return self
+
+    @property
+    def graph(self) -> bool:
+        """Whether it names a graph's file, and not a module."""
+        return self.front.endswith(GRAPH_SUFFIX)
+
+    def step(self, folder: Path) -> Front | GraphFront:
         """Return the step. Executes nothing. Raises ConfigError where its files are not there."""
+        if self.graph:
+            path = self._graph_path(folder)
+            graph = read_graph(path, FIELD)
+            values = self._values_path(folder)
+            sha256 = graph.values if self.weights is None else digest(values)
+            return GraphFront(self.front, graph.digest(), path, values, sha256)
+        return self._module(folder)
+
+    def _module(self, folder: Path) -> Front:
         if self.weights is None:
             path = None
         else:
@@ -121,22 +155,40 @@ class FrontSection(Section):
             path,
             "" if path is None else digest(path),
             folder,
+            self.control_flow == "trusted",
         )
 
     def code(self, folder: Path) -> dict[str, str]:
-        """Return SHA-256 of its code and its weights. Raises ConfigError."""
+        """Return SHA-256 of its code, or graph, and of its weights. Raises ConfigError."""
         step = self.step(folder)
-        if step.weights:
-            weights = {f"front {self.weights}": step.weights_sha256}
+        if isinstance(step, GraphFront):
+            code, weights_sha256 = step.digest, step.values_sha256
         else:
-            weights = {}
-        return {f"front {self.front}": step.code, **weights}
+            code, weights_sha256 = step.code, step.weights_sha256
+        weights = {} if self.weights is None else {f"front {self.weights}": weights_sha256}
+        return {f"front {self.front}": code, **weights}
 
     def files(self, folder: Path) -> Iterator[Path]:
-        """Yield its own code and its weights, relative to `folder`. Raises ConfigError."""
+        """Yield its own code, or graph, and its weights, relative to `folder`.
+
+        Raises ConfigError.
+        """
+        root = folder.resolve()
+        if self.graph:
+            yield self._graph_path(folder).relative_to(root)
+            yield self._values_path(folder).relative_to(root)
+            return
         yield from entry_files(self.front, folder, FIELD)
         if self.weights is not None:
-            yield self._located(self.weights, folder).relative_to(folder.resolve())
+            yield self._located(self.weights, folder).relative_to(root)
+
+    def _graph_path(self, folder: Path) -> Path:
+        return located(self.front, folder, FIELD)
+
+    def _values_path(self, folder: Path) -> Path:
+        if self.weights is None:
+            return located(values_beside(self.front, FIELD), folder, FIELD)
+        return self._located(self.weights, folder)
 
     def _located(self, weights: str, folder: Path) -> Path:
         return located(weights, folder, "data.features.weights")
@@ -188,9 +240,19 @@ class FeaturedData(DataSection):
     @property
     def fronts(self) -> tuple[str, ...]:
         """The modules ("module:name") among `features`."""
+        return tuple(section.front for section in self._modules())
+
+    @property
+    def trusted_fronts(self) -> tuple[str, ...]:
+        """Those of `fronts` whose code may run on rows as it is."""
         return tuple(
-            section.front for section in self._sections() if isinstance(section, FrontSection)
+            section.front for section in self._modules() if section.control_flow == "trusted"
         )
+
+    def _modules(self) -> Iterator[FrontSection]:
+        for section in self._sections():
+            if isinstance(section, FrontSection) and not section.graph:
+                yield section
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""

@@ -11,6 +11,7 @@ from tacit.config.sections import Section
 from tacit.errors import ConfigError
 from tacit.models import Model, Name, Normalization, build
 from tacit.models.graph.graph_network import GraphNetwork
+from tacit.models.named_network import NamedNetwork
 from tacit.models.objectives import Objective
 from tacit.models.user_module import UserModule
 
@@ -110,7 +111,7 @@ class ModelSection(Section):
             key in _OF_KIND[self.name] if self.name in _OF_KIND else key not in of_some
         )
 
-    def parts(self, folder: Path) -> UserModule | GraphNetwork | None:
+    def parts(self, folder: Path) -> NamedNetwork | None:
         """Return what a model of several files is made of, not loaded yet; None: tacit's own."""
         if self.name == "python":
             return self.module(folder)

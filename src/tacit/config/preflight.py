@@ -27,6 +27,11 @@ def warnings(definition: Definition[Any], parameters: int) -> Iterator[str]:
             "model.control_flow=trusted: the module may take other steps for other rows, so the "
             "times of pushes may tell of a row, which ε does not cover"
         )
+    for front in definition.data.trusted_fronts:
+        yield (
+            f"data.features.front={front}: control_flow=trusted: its code may run on rows, and "
+            "that it keeps them apart is tried, not known"
+        )
     if definition.run.stop != "never":
         yield from _stop(definition)
     if definition.promise.private:

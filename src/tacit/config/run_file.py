@@ -112,7 +112,7 @@ class RunFile(Section):
         """Return the section of the algorithm that it names; an own one may be loaded."""
         context = info.context or {}
         folder = context.get("folder", Path())
-        return algorithm_section(content, folder, own_code=context.get("written", False))
+        return algorithm_section(content, folder, own_code=context.get("own_code", False))
 
     @model_validator(mode="after")
     def _filled_and_checked(self, info: ValidationInfo) -> Self:
@@ -211,6 +211,10 @@ class RunFile(Section):
         else:
             z = None
         promise = self.data.promised(a.promise(plans, p.constant_clip), source)
+        if self.model.control_flow == "trusted":
+            promise = promise.timed()
+        if self.data.trusted_fronts:
+            promise = promise.with_code()
         return Definition(
             **{name: getattr(self, name) for name in RunFile.model_fields},  # its sections
             folder=self._folder,
@@ -220,7 +224,7 @@ class RunFile(Section):
             traits=traits,
             plans=plans,
             terms=Terms(plans.default.declared, plans.default.sampling_rate, z),
-            promise=promise.timed() if self.model.control_flow == "trusted" else promise,
+            promise=promise,
             enforces_share=traits.in_turn and self.edges.share != "any",
             fingerprint=names.name("run", stated),
             agreed=names.without(stated, _THE_AGGREGATORS),
@@ -250,7 +254,7 @@ def parse(
             content[section][key] = value
     try:
         counted = _count(content, folder)
-        context = {"folder": folder, "counted": counted, "written": True}
+        context = {"folder": folder, "counted": counted, "written": True, "own_code": True}
         return RunFile.model_validate(content, context=context)
     except ValidationError as error:
         raise ConfigError(f"{origin}: {one_line(error, RunFile)}") from error

@@ -10,9 +10,7 @@ from typing import Any
 
 from tacit.config import RunFile
 from tacit.models import Model
-from tacit.models.zoo.deep import DeepModel
-from tacit.models.zoo.layered import Layered
-from tacit.models.zoo.lstm import Lstm
+from tacit.models.zoo.as_modules import construction_of
 
 _LINES = """\
 {path}from {module} import {name}
@@ -27,8 +25,8 @@ def lines(run: RunFile, model: Model) -> str:
         arguments = {"file": f"code/{run.model.file}"}
         return _written("", "tacit.models.graph.frozen_network", "FrozenNetwork", arguments)
     if run.model.entry is None:
-        name, arguments = _of_tacit(model)
-        return _written("", "tacit.models.zoo.modules", name, arguments)
+        kind, arguments = construction_of(model)
+        return _written("", kind.__module__, kind.__name__, arguments)
     module, _, name = run.model.entry.partition(":")
     import_path = 'import sys\nsys.path.insert(0, "code")\n'
     return _written(import_path, module, name, run.model.arguments)
@@ -37,17 +35,3 @@ def lines(run: RunFile, model: Model) -> str:
 def _written(path: str, module: str, name: str, arguments: Mapping[str, Any]) -> str:
     keywords = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
     return _LINES.format(path=path, module=module, name=name, arguments=keywords)
-
-
-def _of_tacit(model: Model) -> tuple[str, dict[str, Any]]:
-    """Return the class in tacit.models.zoo.modules, and its arguments."""
-    if isinstance(model, Lstm):
-        sizes = {"embedding": model.embedding, "hidden": model.hidden}
-        return "LanguageModel", {"classes": model.classes, **sizes}
-    of_both = {"shape": model.shape, "classes": model.classes}
-    if isinstance(model, DeepModel):
-        of_deep = {"width": model.width, "blocks": model.blocks}
-        return "Deep", {"name": model.name, **of_both, **of_deep}
-    assert isinstance(model, Layered)
-    keys = ("channels", "hidden", "kernel", "padding", "activation", "normalization", "pool_every")
-    return "Cnn", of_both | {key: getattr(model, key) for key in keys}

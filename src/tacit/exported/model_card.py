@@ -21,8 +21,8 @@ from tacit.exported import construction
 from tacit.exported.onnx_file import ONNX
 from tacit.exported.stored import StoredCalibration, StoredConstant
 from tacit.exported.trust import entries
+from tacit.graphs.graph_facts import GraphFacts, layer_cells, shape_words
 from tacit.models import Model
-from tacit.models.graph.graph_facts import GraphFacts, layer_cells, shape_words
 from tacit.shown import as_json, printable
 
 PICTURE = "network.svg"

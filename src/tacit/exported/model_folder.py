@@ -29,10 +29,10 @@ from tacit.exported import model_card, stored
 from tacit.exported.onnx_file import ONNX, onnx_file
 from tacit.exported.stored import Facts, StoredDefinition, StoredModel, StoredSummary, document
 from tacit.exported.trust import entries, refuse_code
+from tacit.graphs.graph_facts import GraphFacts, facts_of_checked
+from tacit.graphs.graph_picture import picture
 from tacit.models import Model
-from tacit.models.graph.graph_facts import GraphFacts, facts_of_checked
 from tacit.models.graph.graph_model import GraphModel
-from tacit.models.graph.graph_picture import picture
 from tacit.shown import as_json
 from tacit.user_code import entry_files
 

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from tacit.datasets.target import Target
 from tacit.errors import FROM_OWN_CODE, ConfigError
+from tacit.graphs.freezing import in_silence
 from tacit.models import Model
-from tacit.models.graph.freezing import in_silence
 from tacit.models.graph.graph_model import GraphModel
 from tacit.models.objectives import EventObjective
 from tacit.shown import printable

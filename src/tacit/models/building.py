@@ -1,4 +1,17 @@
-"""`build` makes a model from a name and sizes; `evaluate` measures it on a public test set."""
+"""`build` makes a model from a name and sizes; `evaluate` measures it on a public test set.
+
+`logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer sizes.
+`mlp` has dense layers only, of `hidden` units. `cnn` is the MAPA paper's five layers (conv, pool,
+conv, pool, fully connected; arXiv:1912.07902) and `hidden` adds dense ones: hidden=(50,) is its
+released testbed's network, 21,840 parameters on 28x28. With pool_every=2 it is FedAsync's (conv,
+conv, pool, twice; arXiv:1903.03934, section B.1: channels=(64, 64, 128, 128), kernel=3,
+hidden=(512,), without its batch normalisation and dropout). `resnet` and `mobilenet` (zoo/deep.py)
+have `width` and `blocks`, `lstm` (zoo/lstm.py) `embedding` and `hidden`.
+
+`tanh` keeps activations, and so per-example gradients, bounded: clipping then costs less (Papernot
+et al., arXiv:2007.14191). `group` normalizes the convolutions' outputs of each example by itself,
+without parameters; batch normalization looks across examples.
+"""
 
 from __future__ import annotations
 
@@ -42,21 +55,8 @@ def build(
 ) -> Model:
     """Return a model for inputs of `shape` and `classes` classes.
 
-    objective: for what `logistic` and `mlp` learn of labels, counts or an event, and `lstm` of
-    tokens. They then give what its target has of outputs.
-
-    `logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer
-    sizes. `mlp` has dense layers only, of `hidden` units. `cnn` is the MAPA paper's five layers
-    (conv, pool, conv, pool, fully connected; arXiv:1912.07902) and `hidden` adds dense ones:
-    hidden=(50,) is its released testbed's network, 21,840 parameters on 28x28. With pool_every=2 it
-    is FedAsync's (conv, conv, pool, twice; arXiv:1903.03934, section B.1: channels=(64, 64, 128,
-    128), kernel=3, hidden=(512,), without its batch normalisation and dropout). `resnet` and
-    `mobilenet` (zoo/deep.py) have `width` and `blocks`, `lstm` (zoo/lstm.py) `embedding` and
-    `hidden`.
-
-    `tanh` keeps activations, and so per-example gradients, bounded: clipping then costs less
-    (Papernot et al., arXiv:2007.14191). `group` normalizes the convolutions' outputs of each
-    example by itself, without parameters; batch normalization looks across examples.
+    name and sizes: as stated above. objective: for what `logistic` and `mlp` learn of labels,
+    counts or an event, and `lstm` of tokens. They then give what its target has of outputs.
 
     Raises ConfigError naming the field and the value.
 

@@ -1,6 +1,6 @@
 """A user's own `torch.nn.Module` as a model of one flat vector, with exact per-example gradients.
 
-The module becomes a graph when the model is made (`models.graph`), and a row's gradient is that
+The module becomes a graph when the model is made (`tacit.graphs`), and a row's gradient is that
 graph's. Code that cannot become one, as it branches on a row's numbers, is refused, unless
 the owners of the rows trust it. It then runs as it is.
 
@@ -19,14 +19,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
-from tacit.models.graph.freezing import freeze
+from tacit.graphs.comparison import OTHER_STEPS, alike, far_rows
+from tacit.graphs.freezing import freeze
+from tacit.graphs.graph_file import Example
 from tacit.models.graph.frozen_module import FrozenModule
-from tacit.models.graph.graph_file import Example
 from tacit.models.graph.graph_model import check_gradients, without_gradient
 from tacit.models.losses import LOSSES, Loss
 from tacit.models.objectives import Objective
@@ -43,7 +45,6 @@ _REFUSED: tuple[tuple[type, str], ...] = (
     (nn.modules.instancenorm._InstanceNorm, "GroupNorm with as many groups as channels"),
 )
 _ROWS = 4  # public rows that a module is tried with
-_FACTORS = (-1.0, 100.0, -100.0, 0.0)  # of them, to find what numbers in [0, 1) do not show
 
 
 def module_model(
@@ -167,7 +168,7 @@ def _tried(code: TrustedModule, x: Tensor) -> Tensor:
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError(
             f"{own.where}: does not take a batch of shape {list(x.shape)}: {why}"
-            f"{_inputs(x.shape[1:])}"
+            f"{_inputs(x.shape[1:], code.below)}"
         ) from error
     if not isinstance(scores, Tensor):
         raise ConfigError(f"{own.where}: gives a {type(scores).__name__}, not a tensor")
@@ -181,8 +182,10 @@ def _tried(code: TrustedModule, x: Tensor) -> Tensor:
     return scores
 
 
-def _inputs(shape: Sequence[int]) -> str:
-    """Return what a module's inputs have to be where a row is a list of numbers."""
+def _inputs(shape: Sequence[int], below: int | None) -> str:
+    """Return what a module's inputs have to be where a row is a list of numbers, or whole ones."""
+    if below is not None:
+        return f" (a row has whole numbers up to {below - 1} here: an embedding needs {below} rows)"
     if len(shape) != 1:
         return ""
     return f" (a row has {shape[0]} numbers here: write that into model.arguments)"
@@ -209,36 +212,12 @@ def _check_alone(model: FrozenModule | TrustedModule, x: Tensor, together: Tenso
 
 @torch.no_grad()
 def _check_far(model: FrozenModule, x: Tensor) -> None:
-    """Check that the graph gives what the code gives for public rows far from x, too.
-
-    A branch on numbers that torch could not see was decided by what x has.
-    """
+    """Check that the graph gives what the code gives for public rows far from x, too."""
     params = model.init(0)
-    for row in _far(x, model.checked.graph.example.below):
-        graph = model.logits(params, row)
-        try:
-            code = model.own.run_copies({}, row.unsqueeze(0), model.classes).reshape(graph.shape)
-        except FROM_OWN_CODE:
-            alike = not graph.isfinite().all()
-        else:
-            most = float(code.nan_to_num(0, 0, 0).abs().max()) if code.numel() else 0.0
-            alike = torch.allclose(code, graph, 1e-3, 1e-4 * max(1.0, most), equal_nan=True)
-        if not alike:
-            raise ConfigError(
-                f"{model.own.where}: takes other steps for other numbers (an if, item()); use "
-                "torch.where"
-            )
-
-
-def _far(x: Tensor, below: int | None) -> list[Tensor]:
-    """Return rows far from the public rows x, inside the declared values.
-
-    Whole numbers are all the least, all the largest, or turned round.
-    """
-    if below is None:
-        return [factor * row for factor in _FACTORS for row in x]
-    most = torch.full_like(x[0], below - 1)
-    return [torch.zeros_like(most), most, *(most - x)]
+    for row in far_rows(x, model.checked.graph.example.below):
+        code = partial(model.own.run_copies, {}, row.unsqueeze(0), model.classes)
+        if not alike(model.logits(params, row), code):
+            raise ConfigError(f"{model.own.where}: {OTHER_STEPS}")
 
 
 def _check_backward(model: FrozenModule) -> None:

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tacit.errors import ConfigError
+from tacit.graphs.graph_file import is_trainable
 from tacit.models.model_contract import Layout, Model
-from tacit.models.own_network import is_trainable
 
 Factory = Callable[[], nn.Module]
 

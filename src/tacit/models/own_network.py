@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Iterable
-
 import torch
 from torch import Tensor
 
@@ -86,11 +83,6 @@ class OwnNetwork(Model):
         if not self.labels:
             return torch.rand(count, generator=generator)
         return torch.randint(self.labels, (count,), generator=generator)
-
-
-def is_trainable(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether a weight's name fits one of the patterns of model.trainable."""
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def least_and_largest(classes: int, objective: Objective | None = None) -> Tensor:

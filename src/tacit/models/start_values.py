@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
+from tacit import regular_file
 from tacit.errors import ConfigError
-
-MOST_VALUES = 1 << 32  # bytes of the file
+from tacit.graphs.graph_values import MOST_VALUES, tensors_in
 
 
 def path_inside(folder: Path, name: str, key: str) -> Path:
@@ -29,9 +27,9 @@ def path_inside(folder: Path, name: str, key: str) -> Path:
 
 def start_values(path: Path) -> dict[str, Tensor]:
     """Return all tensors of a safetensors file, by name. Raises ConfigError."""
+    where = f"model.weights={path.name!r}"
     try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise ConfigError(
-            f"model.weights={path.name!r}: not a safetensors file: {error}"
-        ) from error
+        content = regular_file.content(path, MOST_VALUES)
+    except OSError as error:
+        raise ConfigError(f"{where}: {error.strerror or error}") from error
+    return tensors_in(content, where)

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from tacit.models.losses import Loss, chosen_loss
 from tacit.models.module import module_model
+from tacit.models.named_network import NamedNetwork, NetworkUse
 from tacit.models.objectives import Objective
 from tacit.models.own_network import OwnNetwork
 from tacit.models.start_values import path_inside, start_values
@@ -23,7 +24,7 @@ from tacit.user_code import entry_digest, load_entry, load_module
 
 
 @dataclass(frozen=True, slots=True)
-class UserModule:
+class UserModule(NamedNetwork):
     """The keys of [model] for a user's own module. Nothing is loaded before `build`.
 
     entry: "module:name" in `folder`, the run file's, or installed; it is called with `arguments`.
@@ -55,35 +56,22 @@ class UserModule:
         """Return the files beside the code that make the model, relative to its folder."""
         return [] if self.weights is None else [Path(self.weights)]
 
-    def build(
-        self,
-        shape: tuple[int, ...],
-        classes: int,
-        regularization: float,
-        objective: Objective | None = None,
-        integers: int | None = None,
-    ) -> OwnNetwork:
-        """Return the model for examples of `shape`; classes: 0 where the target has none.
-
-        objective: what it learns of labels, counts or an event. integers: where an example is whole
-        numbers, their bound. The code of the entry is executed. Raises ConfigError.
-        """
+    def _built(self, use: NetworkUse) -> OwnNetwork:
         factory, digest = load_module(self.entry, self.arguments, self.folder)
-        loss, outputs = self._loss(classes, objective)
         return module_model(
             self.entry,
             factory,
-            shape=shape,
-            outputs=outputs,
-            labels=0 if objective is not None else classes,
-            loss=loss,
+            shape=use.shape,
+            outputs=use.outputs,
+            labels=use.labels,
+            loss=use.loss,
             digest=digest,
             trainable=self.trainable,
             start=self._start(),
-            regularization=regularization,
+            regularization=use.regularization,
             trusted=self.trusted,
-            objective=objective,
-            integers=integers,
+            objective=use.objective,
+            integers=use.integers,
         )
 
     @property
@@ -91,7 +79,6 @@ class UserModule:
         return self.loss is not None and ":" in self.loss
 
     def _loss(self, classes: int, objective: Objective | None) -> tuple[Loss | None, int]:
-        """Return the loss of one example, and the module's outputs for one (0: any number)."""
         if self._own_loss:
             outputs = 0 if objective is None else objective.target.outputs
             return load_entry(str(self.loss), self.folder, "model.loss").target, outputs

@@ -26,6 +26,10 @@ _TIMED = (
     "whoever sees when pushes come, as the module's time may tell of a row (model.control_flow is "
     "trusted)"
 )
+_CODE_RUN = (
+    "whoever wrote the code of a front, which runs on rows (control_flow in data.features is "
+    "trusted)"
+)
 _SIMULATED = {
     "simulated": True,
     "trusted": "everybody: the noise of a simulation comes from a seed",
@@ -203,11 +207,17 @@ class Promise:
 
     def timed(self) -> Promise:
         """Return the promise where a module's steps, and so its time, follow a row's numbers."""
-        if self.guarantee.noise_at == "server":
-            more = f"{self.guarantee.trusted}, and "
-        else:
-            more = ""
-        return replace(self, guarantee=replace(self.guarantee, trusted=more + _TIMED))
+        return self._trusting(_TIMED)
+
+    def with_code(self) -> Promise:
+        """Return the promise where a front's own code runs on rows: that it parts them is tried."""
+        return self._trusting(_CODE_RUN)
+
+    def _trusting(self, who: str) -> Promise:
+        before = self.guarantee.trusted
+        if not before.startswith("nobody"):
+            who = f"{before}, and {who}"
+        return replace(self, guarantee=replace(self.guarantee, trusted=who))
 
     def total(self, edges: Mapping[str, EdgePrivacy], *, simulated: bool = False) -> RunPrivacy:
         """Return the privacy of the whole run.

@@ -192,7 +192,8 @@ def _installed(module: str, field: str) -> Path:
     spec = _spec(module.split("."), PACKAGES)
     if spec is None or not spec.origin or not spec.has_location:
         raise ConfigError(
-            f"{field}: no module {module} beside the run file or among the installed packages"
+            f"{field}: no module {module} beside the run file (for tacit freeze: in the current "
+            "folder) or among the installed packages"
         )
     return Path(spec.origin).resolve()
 

@@ -12,9 +12,9 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tacit import config
-from tacit.models.graph.graph_facts import document_of, facts_of
-from tacit.models.graph.graph_file import GraphFile
-from tacit.models.graph.graph_picture import picture
+from tacit.graphs.graph_facts import document_of, facts_of
+from tacit.graphs.graph_file import GraphFile
+from tacit.graphs.graph_picture import picture
 from tests.helpers.browser import Shown, chromium
 from tests.helpers.graphs import frozen_case
 from tests.helpers.rest import Rig, problem, served

@@ -123,4 +123,7 @@ def test_a_site_without_the_code_is_told_what_the_run_file_must_state(tmp_path: 
 def test_a_host_whose_run_file_states_another_task_is_refused(tmp_path: Path) -> None:
     host = folder(tmp_path, 0, run_file(edge={"kind": "gradient"}))
     why = refused(host, (host / "run.toml").read_text())
-    assert "algorithm.edge={'kind': 'gradient'}: the algorithm's code asks for" in why
+    assert (
+        'algorithm.edge = {kind = "gradient"}: the algorithm\'s code asks for {kind = "local steps"'
+        in why
+    )

@@ -29,7 +29,7 @@ from tacit.algorithms.gossip.allreduce import SyncPeer
 from tacit.audit import own_modules, whole
 from tacit.audit.adapters import make
 from tacit.audit.mutants import OTHERS, SAMPLED
-from tacit.audit.own_modules import Gated, Raising, Recurrent, model_of
+from tacit.audit.own_modules import Gated, Raising, RecurrentUnit, model_of
 from tacit.audit.subject import NARROW, Randomness, Subject
 from tacit.audit.whole import ALGORITHMS, HONEST, SAMPLED_TESTS, audit
 from tacit.audit.worlds import opposed_world, quiet_world
@@ -114,7 +114,7 @@ def test_the_audits_way_is_the_deployed_way(name: str, mechanism: str, tmp_path:
         assert (way(role) == ALONE) == (name not in PEERS)
 
 
-@pytest.mark.parametrize("kind", [Gated, Raising, Recurrent])
+@pytest.mark.parametrize("kind", [Gated, Raising, RecurrentUnit])
 def test_the_audits_own_modules_are_computed_the_deployed_way(
     kind: type[nn.Module], tmp_path: Path
 ) -> None:
@@ -140,7 +140,7 @@ def test_the_audits_own_modules_are_computed_the_deployed_way(
     assert type(mine.private_sum) is type(role.private_sum)
     expected = TrustedModule if kind is Raising else FrozenModule
     assert type(role.model) is type(mine.model) is expected
-    assert (way(mine) == GraphSums.way) == (kind is Recurrent)
+    assert (way(mine) == GraphSums.way) == (kind is RecurrentUnit)
 
 
 @pytest.mark.parametrize("name", WITHOUT_NOISE)
@@ -229,7 +229,7 @@ def test_mutants_of_a_graph_go_through_it_row_by_row() -> None:
     mutants = [subject for name, subject, _ in SAMPLED if name == "places in a graph"]
     assert len(mutants) == 3
     for mutant in mutants:
-        subject = mutant.but(model=model_of(Recurrent))
+        subject = mutant.but(model=model_of(RecurrentUnit))
         role = make(subject, quiet_world(subject.model).records(canary=True), Randomness(1)).edge
         assert role.private_sum.way == GraphSums.way
 

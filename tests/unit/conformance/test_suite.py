@@ -170,12 +170,12 @@ def test_a_message_that_shows_a_row_is_caught(releaser: type[Releaser], good: bo
     assert all(finding.good for finding in attacks(subject)) == good
 
 
-def test_a_run_that_does_not_end_is_refused(tmp_path: Path) -> None:
+def test_a_rule_that_makes_no_version_is_refused(tmp_path: Path) -> None:
     still = RIGHT.replace("        self.move(", "        (")
-    with pytest.raises(ConfigError, match="the run does not end"):
+    with pytest.raises(ConfigError, match="does each step, or the last of them, call move once"):
         failed(rehearsal(tmp_path, "still", still))
 
 
 def test_what_is_no_algorithm_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is no tacit"):
+    with pytest.raises(ConfigError, match="is no algorithm"):
         rehearsal(tmp_path, "no_algorithm", "def Own(): pass")

@@ -119,9 +119,9 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def front(folder: Path, name: str, arguments: str) -> Front:
+def front(folder: Path, name: str, arguments: str, *, trusted: bool = False) -> Front:
     entry = f"nets:{name}"
-    return Front(entry, arguments, entry_digest(entry, folder), None, "", folder)
+    return Front(entry, arguments, entry_digest(entry, folder), None, "", folder, trusted)
 
 
 def network() -> nn.Module:
@@ -182,17 +182,17 @@ def test_a_record_of_another_shape_is_refused_by_its_shape(folder: Path) -> None
 )
 def test_an_error_at_a_record_says_nothing_of_it(folder: Path, name: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        apply((front(folder, name, "{}"),), torch.full((1, 1, 6, 6), 1e5))
+        apply((front(folder, name, "{}", trusted=True),), torch.full((1, 1, 6, 6), 1e5))
     assert str(refused.value) == f"data.features.front=nets:{name}: {message}"
     assert refused.value.__suppress_context__ or refused.value.__context__ is None
 
 
 @pytest.mark.parametrize("name", ["Strange", "Ragged"])
-def test_a_private_record_that_the_front_raises_at_is_nan_and_changes_no_other(
+def test_a_private_record_that_trusted_code_raises_at_is_nan_and_changes_no_other(
     folder: Path, name: str
 ) -> None:
     records = torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(2))
-    steps = (front(folder, name, "{}"),)
+    steps = (front(folder, name, "{}", trusted=True),)
     plain = apply(steps, records)
     records[1] = 1e5
     features = apply(steps, records, private=True)
@@ -200,10 +200,10 @@ def test_a_private_record_that_the_front_raises_at_is_nan_and_changes_no_other(
     assert torch.equal(features[[0, 2]], plain[[0, 2]])
 
 
-def test_a_front_that_writes_to_its_input_changes_no_row(folder: Path) -> None:
+def test_a_trusted_front_that_writes_to_its_input_changes_no_row(folder: Path) -> None:
     records = torch.rand(3, 1, 6, 6, generator=torch.Generator().manual_seed(2))
     copy_before = records.clone()
-    features = apply((front(folder, "Writes", "{}"),), records)
+    features = apply((front(folder, "Writes", "{}", trusted=True),), records)
     assert torch.equal(records, copy_before)
     assert torch.equal(features, (copy_before + 1).flatten(1))
 

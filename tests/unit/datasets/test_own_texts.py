@@ -192,6 +192,17 @@ BAD_FILES: dict[str, tuple[Any, str]] = {
         {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["x y"]}},
         "is no file of tokenizers, or is damaged",
     ),
+    "a panic": (  # no Exception in Python
+        {
+            "model": {
+                "type": "BPE",
+                "vocab": {"a": 0, "b": 1, "ab": 2},
+                "merges": ["a b"],
+                "continuing_subword_prefix": "#####",
+            }
+        },
+        "is no file of tokenizers, or is damaged",
+    ),
     "a bad pattern": ({"pre_tokenizer": split("((")}, "is no file of tokenizers, or is damaged"),
     "no unknown": (
         {"model": {"type": "WordLevel", "vocab": NUMBERS, "unk_token": "[GONE]"}},

@@ -19,8 +19,8 @@ from tacit.datasets.own.rows_file import Dealt, rows_of
 from tacit.datasets.own.torch_dataset import DatasetReader
 from tacit.datasets.target import NOT_LEARNT
 from tacit.errors import ConfigError, DataError
-from tacit.models.graph.freezing import freeze
-from tacit.models.graph.graph_file import Example
+from tacit.graphs.freezing import freeze
+from tacit.graphs.graph_file import Example
 from tests.helpers.run_files import toml
 from tests.unit.datasets.test_own_arrays import written
 
@@ -183,6 +183,12 @@ def frozen(folder: Path, module: nn.Module, below: int | None) -> dict[str, Any]
     (folder / "net.graph.json").write_text(graph.graph.text())
     (folder / "net.safetensors").write_bytes(graph.file)
     return {"name": "graph", "entry": None, "file": "net.graph.json"}
+
+
+def test_an_embedding_with_too_few_rows_is_said_with_how_many_it_needs(tmp_path: Path) -> None:
+    definition = run(tmp_path, {"integers": 100})
+    with pytest.raises(ConfigError, match="up to 99 here: an embedding needs 100 rows"):
+        definition.build_model()
 
 
 def test_a_graph_takes_fewer_numbers_than_it_is_made_for(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from tacit.config import RunFile
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError
 from tacit.exported.onnx_file import onnx_file
+from tacit.graphs.graph_check import checked
 from tacit.models import Model
-from tacit.models.graph.graph_check import checked
 from tacit.models.graph.graph_model import GraphModel
 from tacit.models.objectives import objective_of
 from tests.helpers.forty_modules import CASES

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from tacit.errors import ConfigError
-from tacit.models.graph.freezing import Frozen, freeze
-from tacit.models.graph.graph_check import checked
-from tacit.models.graph.graph_file import Example, parse_graph
+from tacit.graphs.freezing import Frozen, freeze
+from tacit.graphs.graph_check import checked
+from tacit.graphs.graph_file import Example, parse_graph
 from tacit.models.graph.graph_model import GraphModel, write_parts
 from tacit.models.losses import mse
 from tests.helpers.forty_modules import CASES, Case

@@ -16,6 +16,7 @@ from tacit.models.losses import cross_entropy
 from tacit.models.module import module_model
 from tacit.models.trusted_module import TrustedModule
 from tacit.models.vectors import example_gradients
+from tests.helpers.kept_state import Own, check_nothing_is_kept, far
 from tests.helpers.own_modules import BRANCHES, RAISES, WIDTH, Ponder, Solve
 
 
@@ -106,29 +107,6 @@ def test_code_that_is_no_function_of_one_row_is_refused(kind: type[nn.Module]) -
         model_of(kind)
 
 
-class Own(nn.Module):
-    """A weight, a parameter that is used once more, and a buffer."""
-
-    state: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(WIDTH, 2)
-        self.scale = nn.Parameter(torch.randn(WIDTH))
-        self.register_buffer("state", torch.zeros(WIDTH))
-        self.also = [self.state, self.scale]
-
-    def scores(self, x: Tensor) -> Tensor:
-        """Return scores (B, 2)."""
-        outputs: Tensor = self.head((x + self.state) * self.scale)
-        return outputs
-
-
-def far(x: Tensor) -> Tensor:
-    """Return 1 for a row that no public row is, else 0."""
-    return (x.detach().flatten()[0] > 1e4).float()
-
-
 class SetBuffer(Own):
     """Takes a buffer's memory for a tensor of its own, and writes to that."""
 
@@ -191,22 +169,6 @@ class InPlace(Own):
         mixed[:, [1, 2]] = 2 * x[:, :2]
         mixed.add_(x).mul_(torch.tensor([1.0, 2.0, 3.0, 4.0]))
         return self.scores(torch.relu_(mixed.unsqueeze(1).squeeze_(1) - 0.1))
-
-
-def check_nothing_is_kept(model: FrozenModule) -> None:
-    """Check that the other rows, the parameters and a later call have the bits of before."""
-    params = model.init(3)
-    x, y = model.random_batch(5, torch.Generator().manual_seed(3))
-    strange = x.clone()
-    strange[0] = 1e5
-    before = params.clone()
-    usual = example_gradients(model, params, x, y)
-    gradients = example_gradients(model, params, strange, y)
-    assert torch.equal(gradients[1:], usual[1:])
-    assert not torch.equal(gradients[0], usual[0])
-    assert torch.equal(example_gradients(model, params, x, y), usual)
-    assert torch.equal(params, before)
-    assert (strange[0] == 1e5).all()
 
 
 def test_what_writes_to_its_own_tensors_alone_keeps_nothing() -> None:

@@ -9,12 +9,12 @@ from functools import cache
 import pytest
 import torch
 
-from tacit.models.graph import graph_folds
-from tacit.models.graph.graph_check import sketched
-from tacit.models.graph.graph_facts import GraphFacts, document_of, facts_of, facts_of_checked
-from tacit.models.graph.graph_file import EXAMPLE, GraphFile, GraphWeight, Node, Of
-from tacit.models.graph.graph_folds import Repeat, folded
-from tacit.models.graph.graph_layers import GraphLayer
+from tacit.graphs import graph_folds
+from tacit.graphs.graph_check import sketched
+from tacit.graphs.graph_facts import GraphFacts, document_of, facts_of, facts_of_checked
+from tacit.graphs.graph_file import EXAMPLE, GraphFile, GraphWeight, Node, Of
+from tacit.graphs.graph_folds import Repeat, folded
+from tacit.graphs.graph_layers import GraphLayer
 from tests.helpers.forty_modules import CASES
 from tests.helpers.graphs import PLACES, WIDE, WORDS, frozen_case, frozen_transformer, tower
 

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 import pytest
 
 from tacit.errors import ConfigError
-from tacit.models.graph import graph_picture
-from tacit.models.graph.graph_facts import GraphFacts, document_of, facts_of
-from tacit.models.graph.graph_file import GraphFile, parse_graph
-from tacit.models.graph.graph_picture import MOST_BOXES, picture
+from tacit.graphs import graph_picture
+from tacit.graphs.graph_facts import GraphFacts, document_of, facts_of
+from tacit.graphs.graph_file import GraphFile, parse_graph
+from tacit.graphs.graph_picture import MOST_BOXES, picture
 from tests.helpers.graphs import frozen_case, frozen_transformer, tower
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from tacit.errors import ConfigError
-from tacit.models.graph.graph_check import CheckedGraph, checked
-from tacit.models.graph.graph_facts import facts_of_checked
-from tacit.models.graph.graph_file import MOST_NODES, parse_graph
-from tacit.models.graph.graph_picture import picture
-from tacit.models.graph.operations import ITEM, OPERATIONS
+from tacit.graphs.graph_check import CheckedGraph, checked
+from tacit.graphs.graph_facts import facts_of_checked
+from tacit.graphs.graph_file import MOST_NODES, parse_graph
+from tacit.graphs.graph_picture import picture
+from tacit.graphs.operations import ITEM, OPERATIONS
 from tests.unit.graph.test_freezing import built
 
 SOURCES = ("mlp", "conv2d", "padded attention", "lstm", "words and places", "functions")

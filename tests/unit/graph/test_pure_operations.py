@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.models.graph.graph_file import EXAMPLE, Of
-from tacit.models.graph.interpreter import GraphStep
-from tacit.models.graph.node_arguments import DTYPES
+from tacit.graphs.graph_file import EXAMPLE, Of
+from tacit.graphs.interpreter import GraphStep
+from tacit.graphs.node_arguments import DTYPES
 from tests.helpers.forty_modules import CASES
 from tests.helpers.graphs import frozen_case
 from tests.helpers.nightly import nightly

@@ -15,10 +15,10 @@ from torch.nn import functional
 from tacit.datasets import Dataset, EdgeRows
 from tacit.datasets.target import NOT_LEARNT, Target
 from tacit.errors import ConfigError
+from tacit.graphs.freezing import freeze
+from tacit.graphs.graph_file import Example
 from tacit.models import Lstm, Model, build
 from tacit.models.building import best_constant, evaluate
-from tacit.models.graph.freezing import freeze
-from tacit.models.graph.graph_file import Example
 from tacit.models.graph.graph_network import GraphNetwork
 from tacit.models.losses import chosen_loss
 from tacit.models.metrics import chosen, constant_errors

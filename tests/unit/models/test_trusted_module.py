@@ -22,6 +22,7 @@ from tacit.models.module import module_model
 from tacit.models.trusted_module import TrustedModule
 from tacit.models.vectors import example_gradients
 from tests.helpers import own_modules
+from tests.helpers.kept_state import Own, check_nothing_is_kept, far
 from tests.helpers.own_modules import BRANCHES, RAISES, WIDTH, Solve, against
 
 TARGET = 2  # the place of the row that raises
@@ -149,45 +150,6 @@ def test_a_loss_of_ones_own_may_raise_too() -> None:
     assert gradients.isnan().all()
     parts["head.bias"].fill_(0.5)
     assert example_gradients(model, params, x, y).isfinite().all()
-
-
-class Own(nn.Module):
-    """A weight, a parameter that is used once more, and a buffer."""
-
-    state: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.head = nn.Linear(WIDTH, 2)
-        self.scale = nn.Parameter(torch.randn(WIDTH))
-        self.register_buffer("state", torch.zeros(WIDTH))
-        self.also = [self.state, self.scale]
-
-    def scores(self, x: Tensor) -> Tensor:
-        """Return scores (B, 2)."""
-        outputs: Tensor = self.head((x + self.state) * self.scale)
-        return outputs
-
-
-def far(x: Tensor) -> Tensor:
-    """Return 1 for a row that no public row is, else 0."""
-    return (x.detach().flatten()[0] > 1e4).float()
-
-
-def check_nothing_is_kept(model: TrustedModule) -> None:
-    """Check that the other rows, the parameters and a later call have the bits of before."""
-    params = model.init(3)
-    x, y = model.random_batch(5, torch.Generator().manual_seed(3))
-    strange = x.clone()
-    strange[0] = 1e5
-    before = params.clone()
-    usual = example_gradients(model, params, x, y)
-    gradients = example_gradients(model, params, strange, y)
-    assert torch.equal(gradients[1:], usual[1:])
-    assert not torch.equal(gradients[0], usual[0])
-    assert torch.equal(example_gradients(model, params, x, y), usual)
-    assert torch.equal(params, before)
-    assert (strange[0] == 1e5).all()
 
 
 class Branches(Own):

@@ -190,6 +190,8 @@ def test_the_steps_that_follow_from_the_noise_stay_so_in_a_new_run(
         }  # fmt: skip
     assert result.trials[0].values["run.updates"] == 5 * result.trials[0].values["privacy.pushes"]
     text = (folder / "run.toml").read_text(encoding="utf-8")
-    (folder / "tuned.toml").write_text(tuning.written(text, result.best.values), encoding="utf-8")
+    (folder / "tuned.toml").write_text(
+        tuning.written(text, result.best.values, folder), encoding="utf-8"
+    )
     tuned = config.load(folder / "tuned.toml")
     assert tuned.privacy.batch == result.best.values["privacy.batch"]

@@ -202,14 +202,10 @@ def fuzz_partials(rng: random.Random, seeds: list[bytes], outcomes: Seen) -> Non
         payload = wire.part(envelope, chunk, rng.randrange(parts))
         if rng.random() < 0.1:
             payload = wire.question(envelope, chunk)
-        else:
-            payload = payload
         hostile = rng.random() < 0.1
         try:
             if hostile:
                 payload = mutated(rng, payload, seeds)
-            else:
-                payload = payload
             seq = rng.choice(EXTREME) if hostile else 1
             message = reassembly.add(edge, seq, payload)
             answer = reassembly.answer(edge, seq)

@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import Tensor
 
+from tacit.graphs.graph_facts import GraphFacts, document_of, facts_of_checked
+from tacit.graphs.graph_picture import picture
 from tacit.models import Model
-from tacit.models.graph.graph_facts import GraphFacts, document_of, facts_of_checked
 from tacit.models.graph.graph_model import GraphModel
-from tacit.models.graph.graph_picture import picture
 from tacit_services.aggregator.reading import RunReading
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.journal.weights import Weights, weights

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from tacit import shown
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.laws import Laws
 from tacit.algorithms.base.owner import Owner
@@ -20,6 +21,11 @@ class EdgeTask(Section):
     """
 
     kind: str
+
+    def toml(self) -> str:
+        """Return the task as a run file states it."""
+        stated = {"kind": self.kind} | self.model_dump(exclude_defaults=True)
+        return shown.toml(stated)
 
     @property
     def most_steps(self) -> int:

@@ -13,11 +13,11 @@ from tacit.algorithms.base.laws import Laws
 from tacit.algorithms.base.owner import Owner
 from tacit.privacy.private_sum.choice import Ways
 from tacit.privacy.private_sum.counted import COUNTED_WAYS
-from tacit.privacy.private_sum.plain import Whole
+from tacit.privacy.private_sum.plain import WholeVector
 from tacit.protocol.messages import SERVER, GlobalModel, Outgoing, Push, Update
 from tacit.robust.law import Law
 
-GRADIENT_WAYS: Final = Ways(plain=Whole)
+GRADIENT_WAYS: Final = Ways(plain=WholeVector)
 
 
 class GradientEdge(EdgeRole):

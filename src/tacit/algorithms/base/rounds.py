@@ -59,6 +59,10 @@ class RoundServer(ServerRole):
     def combine(self, answers: list[Tensor]) -> Tensor:
         """Return the next model (d,), from a round's vectors in the order of their edges' names."""
 
+    def made_of(self, answers: list[Tensor]) -> Tensor:
+        """Return the next model (d,) of a round's answers."""
+        return self.combine(answers)
+
     def answer(self, edge: str) -> list[Outgoing]:
         """Return the round's model for an edge that is asked and has not answered."""
         waited_for = edge in self.asked and edge not in self.answers
@@ -184,7 +188,7 @@ class RoundServer(ServerRole):
         return []
 
     def _close(self) -> list[Outgoing]:
-        self.params = self.combine([self.answers[edge] for edge in sorted(self.answers)])
+        self.params = self.made_of([self.answers[edge] for edge in sorted(self.answers)])
         self.version += 1
         return self._begin()
 

@@ -42,7 +42,7 @@ from tacit.config.definition import Definition
 from tacit.models import Model
 from tacit.privacy.private_sum.choice import Ways
 from tacit.privacy.private_sum.clipping import Clipped
-from tacit.privacy.private_sum.plain import Whole
+from tacit.privacy.private_sum.plain import WholeVector
 from tacit.protocol.messages import Outgoing, Update
 from tacit.robust.law import Law
 
@@ -222,7 +222,7 @@ class MapaServer(ServerRole):
             self._clips.restore((since, clip) for since, clip in values["clips"])
 
 
-class AsPrinted(Whole):
+class AsPrinted(WholeVector):
     """Lines 4 and 5 without noise, or with one of the paper's defects: not private."""
 
     def compute(self, params: Tensor, clip: float) -> Clipped:

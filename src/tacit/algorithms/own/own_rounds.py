@@ -10,8 +10,10 @@ from pydantic import Field
 from torch import Tensor
 
 from tacit.algorithms.base.rounds import RoundServer
+from tacit.algorithms.own.own_code import calling, like_model
 from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.saved_state import SavedState
+from tacit.config.algorithm_contract import Sections
 from tacit.config.definition import Definition
 from tacit.config.traits import Traits, in_several
 from tacit.models import Model
@@ -24,12 +26,22 @@ class RoundSettings(AlgorithmSettings):
     """The [algorithm] section of an own algorithm in rounds: inherit from it, and add keys."""
 
     clients: int | None = Field(
-        None, gt=0, description="edges asked per round; left out: all of edges.count"
+        None, gt=0, description="in rounds: edges asked in each; left out: all of edges.count"
     )
     quorum: float = Field(
-        0.5, gt=0, le=1, description="part of those asked that must have answered in time"
+        0.5, gt=0, le=1, description="in rounds: part of those asked that must have answered"
     )
-    deadline_s: Positive = Field(60.0, description="seconds that a round waits for all answers")
+    deadline_s: Positive = Field(
+        60.0, description="in rounds: seconds that each waits for all answers"
+    )
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where this section contradicts the others, or its code."""
+        super().agree(run)
+        if self.clients is not None and self.clients > run.edges.count:
+            raise ValueError(
+                f"algorithm.clients={self.clients} is above edges.count={run.edges.count}"
+            )
 
     def uploads(self, workers: int) -> int:
         """Return how many edges a round asks."""
@@ -64,10 +76,18 @@ class AlgorithmRounds(SavedState, RoundServer, Generic[S]):
         )
         self.settings = a
         self.task = a.task(definition.privacy.noise_at)
-        self.begin()
+        self._entry = a.name
+        with calling(self._entry, "begin"):
+            self.begin()
 
     def begin(self) -> None:
         """Give the attributes of `saved` their first values."""
+
+    def made_of(self, answers: list[Tensor]) -> Tensor:
+        """Return what `combine` makes of a round. Raises ConfigError for what is no model."""
+        with calling(self._entry, "combine"):
+            combined = self.combine(answers)
+        return like_model(self._entry, "combine", combined, self.params)
 
     def learning_rate(self) -> float:
         """Return the present step size, to show to people."""

@@ -11,9 +11,11 @@ from torch import Tensor
 
 from tacit.algorithms.base.clip_history import ClipHistory
 from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.own.own_code import calling, like_model
 from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.saved_state import SavedState
 from tacit.config.definition import Definition
+from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.private_sum.counted import share_within
 from tacit.protocol.messages import Outgoing, Update
@@ -40,10 +42,13 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
         self.task = definition.algorithm.task(definition.privacy.noise_at)
         self.max_staleness = definition.algorithm.max_staleness
         self.within = 1.0  # estimated share of units within C, of the latest update
+        self._moved = False  # in the present step
         self._beside = definition.traits.beside
         self._clip_bounds = definition.privacy.clip_min, definition.privacy.clip_max
         self._clips = ClipHistory(self.clip)
-        self.begin()
+        self._entry = definition.algorithm.name
+        with calling(self._entry, "begin"):
+            self.begin()
 
     def begin(self) -> None:
         """Give the attributes of `saved` their first values."""
@@ -57,8 +62,14 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
         """
 
     def move(self, params: Tensor) -> None:
-        """Make `params` (d,) the next version of the model."""
-        self.params = params
+        """Make `params`, finite float32 (d,), the next version of the model; once in a step.
+
+        Raises ConfigError for what is no such tensor, or for the second in one step.
+        """
+        if self._moved:
+            raise ConfigError(f"algorithm.entry={self._entry}: step called move twice")
+        self._moved = True
+        self.params = like_model(self._entry, "step", params, self.params)
         self.version += 1
 
     def learning_rate(self) -> float:
@@ -71,7 +82,9 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
         if self._beside:
             self.within = share_within(float(update.vector[-1]), self.clip_at(update.base_version))
             update = replace(update, vector=update.vector[: -self._beside])
-        self.step(update, tau)
+        self._moved = False
+        with calling(self._entry, "step"):
+            self.step(update, tau)
         self.clip = min(max(self.clip, self._clip_bounds[0]), self._clip_bounds[1])
         if self.clip != clip:
             self._clips.change(self.version, self.clip)
@@ -97,9 +110,10 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the server's state, with the clip norms."""
         tensors, values = super().state()
-        return tensors, values | {"clips": self._clips.state()}
+        return tensors, values | {"clips": self._clips.state(), "within": self.within}
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
         """Continue from what `state` returned."""
         super().restore(tensors, values)
         self._clips.restore((version, clip) for version, clip in values["clips"])
+        self.within = values["within"]

@@ -9,6 +9,7 @@ from pydantic import (
     Field,
     ModelWrapValidatorHandler,
     PrivateAttr,
+    ValidationError,
     model_serializer,
     model_validator,
 )
@@ -17,8 +18,10 @@ from tacit.algorithms.base.algorithm import TaskSettings
 from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.gradient_edge import GradientTask
 from tacit.algorithms.base.local_steps import LocalStepsTask
+from tacit.algorithms.own.own_code import calling
 from tacit.algorithms.own.own_steps import OwnStepsTask
 from tacit.config.algorithm_contract import USUAL_CLIP, Sections
+from tacit.config.complaints import one_line
 from tacit.config.traits import Traits, in_several
 from tacit.privacy.release import NoiseAt
 
@@ -67,7 +70,20 @@ class AlgorithmSettings(TaskSettings):
 
     def task(self, noise_at: NoiseAt = "edge") -> EdgeTask:
         """Return what an edge computes for one update."""
-        return self.edge or self.computes()
+        if self.edge is not None:
+            return self.edge
+        try:
+            with calling(self.name, "computes"):
+                task = self.computes()
+        except ValidationError as error:
+            complaint = one_line(error, EdgeTask)
+            raise ValueError(f"algorithm.entry={self.name}: computes(): {complaint}") from error
+        if not isinstance(task, EdgeTask):
+            raise ValueError(
+                f"algorithm.entry={self.name}: computes() gave a {type(task).__name__}; return a "
+                "task, as GradientTask()"
+            )
+        return task
 
     def traits(self, workers: int) -> Traits:
         """Return the traits of a server that answers each update by itself."""
@@ -109,8 +125,8 @@ class AlgorithmSettings(TaskSettings):
             )
         if self.edge is not None and _without_code(self.edge) != self.computes():
             raise ValueError(
-                f"algorithm.edge={self.edge.model_dump(exclude_unset=True)}: the algorithm's code "
-                f"asks for {self.computes().model_dump(exclude_defaults=True)}"
+                f"algorithm.edge = {self.edge.toml()}: the algorithm's code asks for "
+                f"{self.computes().toml()}"
             )
 
 

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from tacit.algorithms.base.server import Fold
+from tacit.errors import ConfigError
 
 
 class SavedState(Fold):
@@ -23,6 +24,10 @@ class SavedState(Fold):
         tensors, values = super().state()
         own: dict[str, Any] = {}
         for name in self.saved:
+            if not hasattr(self, name):
+                raise ConfigError(
+                    f"algorithm.entry: saved: {name}: the server has no attribute of this name"
+                )
             value = getattr(self, name)
             if isinstance(value, Tensor):
                 tensors[f"own/{name}"] = value

@@ -12,12 +12,14 @@ from typing import Any, ClassVar
 from pydantic import ConfigDict, ValidationError
 
 from tacit.algorithms.base.algorithm import Algorithm, ServerAlgorithm
+from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.own_steps import OwnStepsTask
+from tacit.algorithms.own.trial import tried
 from tacit.config.algorithm_contract import Sections
-from tacit.config.algorithm_entries import own
+from tacit.config.algorithm_entries import other_code, own
 from tacit.config.complaints import one_line
 from tacit.config.definition import Definition
 from tacit.config.traits import Traits
@@ -30,8 +32,17 @@ class Unloaded(AlgorithmSettings):
 
     model_config = ConfigDict(extra="allow")
 
+    def computes(self) -> EdgeTask:
+        """Raise ConfigError: the code knows, and the run file does not state it."""
+        raise ConfigError(
+            f"algorithm.entry={self.name}: what an edge computes is in its code, which is not "
+            "loaded here, and algorithm.edge does not state it"
+        )
+
     def traits(self, workers: int) -> Traits:
         """Return the traits of the edge's task; what only the code knows is left open."""
+        if self.edge is None:
+            return Traits(released="when asked")
         return replace(super().traits(workers), usual_clip=None, released="when asked")
 
     def agree(self, run: Sections) -> None:
@@ -70,10 +81,7 @@ class UnloadedAlgorithm(ServerAlgorithm):
         section: Unloaded = definition.algorithm
         algorithm, digest = own(section.name, definition.folder)
         if section.code not in (None, digest):
-            raise ConfigError(
-                f"algorithm.code={section.code}: the code of {section.name} here has SHA-256 "
-                f"{digest}"
-            )
+            raise ConfigError(other_code(section.name, section.code, digest))
         assert issubclass(algorithm, Algorithm)
         try:
             settings = algorithm.settings.model_validate(section.as_stated())
@@ -82,4 +90,4 @@ class UnloadedAlgorithm(ServerAlgorithm):
             raise ConfigError(f"algorithm.entry={section.name}: {complaint}") from error
         traits = settings.traits(definition.edges.count)
         loaded = replace(definition, algorithm=settings, traits=traits)
-        return algorithm().server(loaded, model, labelled)
+        return tried(loaded, lambda: algorithm().server(loaded, model, labelled))

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from tacit.datasets.features import scattering, upright
 from tacit.datasets.features.front import Front
+from tacit.datasets.features.graph_front import GraphFront
 from tacit.datasets.features.public_basis import Projection
 from tacit.datasets.features.standardise import Standardise
 from tacit.errors import ConfigError
 
-FeatureStep = Literal["upright", "scattering"] | Standardise | Projection | Front
+FeatureStep = Literal["upright", "scattering"] | Standardise | Projection | Front | GraphFront
 Features = Literal["none", "scattering"] | tuple[FeatureStep, ...]
 
 
@@ -47,10 +48,10 @@ def shape_with(features: Features, shape: tuple[int, ...]) -> tuple[int, ...]:
 def apply(features: Features, records: Tensor, *, private: bool = False) -> Tensor:
     """Return `records` (n, *shape) float32, or their features.
 
-    Features have shape (n, *shape_with(features, shape)). Raises as `shape_with`. A record that the
-    front's own code raises at raises ConfigError. Of `private` ones its features are nan instead,
-    so that its gradient is not finite and counts as zero: what one record does must not end an
-    edge.
+    Features have shape (n, *shape_with(features, shape)). Raises as `shape_with`. A record that a
+    front's trusted code raises at raises ConfigError. Of `private` ones its features are nan
+    instead, so that its gradient is not finite and counts as zero: what one record does must not
+    end an edge.
     """
     if not (steps := steps_of(features)):
         return records

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
@@ -52,7 +53,8 @@ class Vocabulary:
         tokenizer = _loaded(self.path, self.sha256)
         tokenizer.enable_truncation(length)
         try:
-            numbers: list[int] = tokenizer.encode(text).ids
+            with _no_panic():
+                numbers: list[int] = tokenizer.encode(text).ids
         except FROM_OWN_CODE:  # the library raises no narrower kind
             return None
         if max(numbers, default=0) >= self.size or len(numbers) > length:
@@ -65,10 +67,10 @@ class Vocabulary:
         Special tokens stay. A number that the file has no word for is passed over, and "" is for
         what the file cannot put together. Raises ConfigError for a file that is another by now.
         """
+        tokenizer = _loaded(self.path, self.sha256)
         try:
-            decoded: str = _loaded(self.path, self.sha256).decode(
-                list(numbers), skip_special_tokens=False
-            )
+            with _no_panic():
+                decoded: str = tokenizer.decode(list(numbers), skip_special_tokens=False)
         except FROM_OWN_CODE:  # the library raises no narrower kind
             return ""
         return decoded
@@ -127,8 +129,9 @@ def _described(path: Path, sha256: str, field: str, length: int) -> Vocabulary:
         )
     pad = _pad(document, tokenizer)
     try:
-        tokenizer.enable_truncation(length)
-        tried = tokenizer.encode(_STRANGE).ids
+        with _no_panic():
+            tokenizer.enable_truncation(length)
+            tried = tokenizer.encode(_STRANGE).ids
     except FROM_OWN_CODE as error:  # the library raises no narrower kind
         raise ConfigError(
             f"{where}: cannot read every text: {_first_line(error)}; name an unknown token in it"
@@ -137,6 +140,17 @@ def _described(path: Path, sha256: str, field: str, length: int) -> Vocabulary:
     if not 2 <= size <= MOST_WORDS:
         raise ConfigError(f"{where}: has {size:,} different tokens; expected 2 to {MOST_WORDS:,}")
     return Vocabulary(path, sha256, size, pad)
+
+
+@contextmanager
+def _no_panic() -> Iterator[None]:
+    """Raise ValueError for a panic of the library, which Python has no Exception for."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise ValueError(str(error)) from error
+        raise
 
 
 def _content(path: Path, field: str) -> bytes:
@@ -155,7 +169,8 @@ def _loaded(path: Path, sha256: str) -> Any:
     if hashlib.sha256(content).hexdigest() != sha256:
         raise ConfigError(f"data.columns: {path.name}: is another file than it was")
     try:
-        tokenizer = Tokenizer.from_buffer(content)
+        with _no_panic():
+            tokenizer = Tokenizer.from_buffer(content)
     except ValueError as error:
         raise ConfigError(
             f"data.columns: {path.name}: is no file of tokenizers, or is damaged: "

@@ -1,1 +1,1 @@
-"""Models as data: graphs of listed operations."""
+"""Graphs as models."""

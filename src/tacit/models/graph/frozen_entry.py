@@ -11,8 +11,8 @@ from torch import Tensor
 
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError
-from tacit.models.graph.freezing import Frozen, freeze
-from tacit.models.graph.graph_file import Example
+from tacit.graphs.freezing import Frozen, freeze
+from tacit.graphs.graph_file import Example
 from tacit.models.objectives import objective_of
 from tacit.models.own_module import OwnModule
 from tacit.models.own_network import least_and_largest

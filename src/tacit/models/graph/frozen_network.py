@@ -7,10 +7,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from tacit.models.graph.graph_check import sketched
-from tacit.models.graph.graph_file import GraphFile, read_graph
+from tacit.graphs.graph_check import sketched
+from tacit.graphs.graph_file import GraphFile, read_graph
+from tacit.graphs.node_arguments import DTYPES
 from tacit.models.graph.graph_model import run_batch
-from tacit.models.graph.node_arguments import DTYPES
 
 
 class FrozenNetwork(nn.Module):

@@ -16,8 +16,8 @@ from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import ConfigError
-from tacit.models.graph.graph_check import CheckedGraph
-from tacit.models.graph.interpreter import Program
+from tacit.graphs.graph_check import CheckedGraph
+from tacit.graphs.interpreter import Program
 from tacit.models.graph.one_pass import OnePass, one_pass
 from tacit.models.losses import Loss, cross_entropy
 from tacit.models.model_contract import LayerValues, Layout

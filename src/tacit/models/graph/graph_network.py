@@ -14,19 +14,19 @@ from torch import Tensor
 
 from tacit import regular_file
 from tacit.errors import ConfigError
-from tacit.models.graph.graph_check import checked
-from tacit.models.graph.graph_file import GraphFile, GraphWeight, read_graph
+from tacit.graphs.graph_check import checked
+from tacit.graphs.graph_file import GraphFile, GraphWeight, is_trainable, read_graph
+from tacit.graphs.graph_values import MOST_VALUES, values_beside
 from tacit.models.graph.graph_model import GraphModel, check_gradients
-from tacit.models.losses import chosen_loss
+from tacit.models.losses import Loss, chosen_loss
+from tacit.models.named_network import NamedNetwork, NetworkUse
 from tacit.models.objectives import Objective
-from tacit.models.own_network import is_trainable, least_and_largest
-from tacit.models.start_values import MOST_VALUES, path_inside, start_values
-
-GRAPH_SUFFIX = ".graph.json"
+from tacit.models.own_network import least_and_largest
+from tacit.models.start_values import path_inside, start_values
 
 
 @dataclass(frozen=True, slots=True)
-class GraphNetwork:
+class GraphNetwork(NamedNetwork):
     """The keys of [model] for a graph. Nothing is read before `build`.
 
     file, weights: in `folder`, the run file's. Without weights they lie beside the graph, as `tacit
@@ -55,34 +55,23 @@ class GraphNetwork:
         """Return what the file says, not tried yet. Raises ConfigError."""
         return read_graph(path_inside(self.folder, self.file, "model.file"))
 
-    def build(
-        self,
-        shape: tuple[int, ...],
-        classes: int,
-        regularization: float,
-        objective: Objective | None = None,
-        integers: int | None = None,
-    ) -> GraphModel:
-        """Return the model for examples of `shape`; classes: 0 where the target has none.
+    def _loss(self, classes: int, objective: Objective | None) -> tuple[Loss | None, int]:
+        return chosen_loss(self.loss, classes, objective)
 
-        objective: what it learns of labels, counts or an event. integers: where an example is whole
-        numbers, their bound. Raises ConfigError.
-        """
-        graph = self._of_rows(self.graph(), integers)
-        if graph.example.shape != shape:
+    def _built(self, use: NetworkUse) -> GraphModel:
+        graph = self._of_rows(self.graph(), use.integers)
+        if graph.example.shape != use.shape:
             raise ConfigError(
                 f"model.file={self.file}: takes examples of {list(graph.example.shape)}; the data "
-                f"has {list(shape)}"
+                f"has {list(use.shape)}; freeze it with --shape {','.join(map(str, use.shape))}"
             )
         trained = tuple(self._with_trained(weight) for weight in graph.weights)
         graph = graph.model_copy(update={"weights": trained})
-        loss, outputs = chosen_loss(self.loss, classes, objective)
-        target = least_and_largest(classes, objective)
         values = self._values(graph)
-        network = checked(graph, values, target)
-        if graph.loss is not None and self.loss is None and objective is None:
-            outputs = 0
-        places = () if objective is None else objective.target.shape
+        network = checked(graph, values, least_and_largest(use.labels, use.objective))
+        own_loss = graph.loss is not None and self.loss is None
+        outputs = 0 if own_loss and use.objective is None else use.outputs
+        places = () if use.objective is None else use.objective.target.shape
         expected = (1, *places, outputs)
         if outputs and network.output != expected and (outputs > 1 or network.output != (1,)):
             raise ConfigError(
@@ -91,15 +80,15 @@ class GraphNetwork:
             )
         model = GraphModel(
             self.file,
-            shape,
+            use.shape,
             outputs,
-            regularization,
+            use.regularization,
             graph.digest(),
-            loss,
-            classes if objective is None else 0,
+            use.loss,
+            use.labels,
             checked=network,
             values=values,
-            objective=objective,
+            objective=use.objective,
         )
         check_gradients(f"model.file={self.file}", model)
         return model
@@ -129,10 +118,7 @@ class GraphNetwork:
     def _values_path(self) -> Path:
         if self.weights is not None:
             return path_inside(self.folder, self.weights, "model.weights")
-        if not self.file.endswith(GRAPH_SUFFIX):
-            raise ConfigError(f"model.file={self.file!r}: expected NAME{GRAPH_SUFFIX}")
-        name = self.file.removesuffix(GRAPH_SUFFIX) + ".safetensors"
-        return path_inside(self.folder, name, "model.file")
+        return path_inside(self.folder, values_beside(self.file, "model.file"), "model.file")
 
     def _values(self, graph: GraphFile) -> Mapping[str, Tensor]:
         path = self._values_path()

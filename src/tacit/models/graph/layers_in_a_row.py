@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, cast
 
-from tacit.models.graph.graph_file import Node, Of
+from tacit.graphs.graph_file import Node, Of
+from tacit.graphs.node_arguments import bound
+from tacit.graphs.operations import OPERATIONS
 from tacit.models.graph.graph_model import GraphModel
-from tacit.models.graph.node_arguments import bound
-from tacit.models.graph.operations import OPERATIONS
 from tacit.models.losses import cross_entropy
 from tacit.models.zoo.layered import Activation, Layered
 

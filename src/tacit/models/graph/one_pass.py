@@ -20,8 +20,8 @@ from torch.func import vmap
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from tacit.models.graph.graph_file import Of
-from tacit.models.graph.interpreter import GraphStep, Program, sources
+from tacit.graphs.graph_file import Of
+from tacit.graphs.interpreter import GraphStep, Program, sources
 from tacit.models.model_contract import LayerValues, Layout, Window
 
 _Form = Literal["flat", "row", "whole"]

@@ -74,8 +74,6 @@ class Cnn(nn.Module):
             x = getattr(self, f"norm{number}")(getattr(self, f"conv{number}")(x))
             if number % self.pool_every == 0:
                 x = functional.max_pool2d(x, 2)
-            else:
-                x = x
             x = self.activate(x)
         return torch.flatten(x, 1)
 

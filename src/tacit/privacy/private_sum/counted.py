@@ -9,7 +9,8 @@ and is clipped to C like any other vector. Of the noisy sum's last number a serv
 of units that were within.
 
 Guarantee. That of `clipped_sum` and `integer_sum` for vectors of d + 1 numbers: it holds for any
-vector of a unit that is a function of the unit alone. So the count costs no ε of its own. It costs (1 - √(1 - κ²)) of C, half a per cent.
+vector of a unit that is a function of the unit alone. So the count costs no ε of its own. It costs
+(1 - √(1 - κ²)) of C, half a per cent.
 
 Shapes: B slots, d parameters.
 """

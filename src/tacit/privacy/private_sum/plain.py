@@ -52,7 +52,7 @@ class Plain:
         ]
 
 
-class Whole(Plain):
+class WholeVector(Plain):
     """A mean gradient that is one vector of norm C where the server adds the noise.
 
     The edge is the unit then, and what it sends is clipped as a whole.

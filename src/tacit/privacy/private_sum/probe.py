@@ -38,9 +38,7 @@ def _dependence(model: Model, device: str, rows: int) -> str:
         params = (torch.randn(model.size, generator=generator) * scale).to(device)
         x, y = model.random_batch(rows, generator)
         # Few words, so that each comes again and again and its places are added up.
-        if x.is_floating_point():
-            x = x
-        else:
+        if not x.is_floating_point():
             x = x % _DISTINCT_WORDS
         first = kernel(params, x.to(device), y.to(device)).cpu()[fixed].nan_to_num()
         others, labels = model.random_batch(rows, generator)
@@ -113,8 +111,6 @@ def rows_alone(kernel: Gradients, model: Model, sizes: Iterable[int], device: st
                     )
                 if first is None:
                     first = gradients[0].clone()
-                else:
-                    first = first
                 if not all(torch.equal(first, row) for row in gradients):
                     return False
     return True

@@ -1,6 +1,6 @@
 """Sums over drawn rows of a graph: each goes forward and backward alone.
 
-That a row's gradient is a function of its own numbers is read off the graph (`models.graph`). An
+That a row's gradient is a function of its own numbers is read off the graph (`tacit.graphs`). An
 operation of its list is a function of its inputs, and this row is the only example among them. One
 thing more can reach a result: where numbers lie. A library's products round by the alignment of
 their operands. So every row is copied to the same memory first. Its clipped gradient is then made
@@ -11,8 +11,7 @@ Shapes: R drawn rows, d parameters.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from tacit.graphs.interpreter import one_thread
 from tacit.kernels.loading import library
 from tacit.models.graph.graph_model import GraphModel, RowGradient, write_parts
 from tacit.models.raised import write_or_nan
@@ -175,14 +175,3 @@ class Adder:
         step = self._terms.step
         total = self._total if step is None else self._total.to(torch.int64)
         return Clipped(total, self._terms.clip, step)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Let torch use one thread within the block: several divide a sum by where its parts lie."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.graphs.graph_file import Of
+from tacit.graphs.interpreter import sources
+from tacit.graphs.node_arguments import bound
+from tacit.graphs.operations import OPERATIONS
 from tacit.kernels.tape_layout import BENT, PLAIN, RISING, ROUNDED
-from tacit.models.graph.graph_file import Of
 from tacit.models.graph.graph_model import GraphModel
-from tacit.models.graph.interpreter import sources
-from tacit.models.graph.node_arguments import bound
-from tacit.models.graph.operations import OPERATIONS
 from tacit.models.losses import cross_entropy
 from tacit.privacy.private_sum.tape_plan import Tape, TapeValue, Unfit, indices_of
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tacit.models.graph.graph_layers import GraphLayer
+from tacit.graphs.graph_layers import GraphLayer
 
 _LONGEST = 64  # layers of what repeats
 _NEAR = 64  # a layer that is further before is named by its own number

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from tacit.models.graph.graph_facts import GraphFacts, name_words, operation_words, shape_words
-from tacit.models.graph.graph_folds import LayerRow, Repeat
+from tacit.graphs.graph_facts import GraphFacts, name_words, operation_words, shape_words
+from tacit.graphs.graph_folds import LayerRow, Repeat
 from tacit.shown import printable
 
 MOST_BOXES = 40

@@ -15,8 +15,10 @@ else a weight. In `loss`, `$output` is what the network gave and `$y` the target
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -135,6 +137,11 @@ class GraphFile(_GraphPart):
         return hashlib.sha256(self.text().encode()).hexdigest()
 
 
+def is_trainable(name: str, patterns: Iterable[str]) -> bool:
+    """Return whether a weight's name fits one of the patterns of model.trainable."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
 def _lines(value: object) -> str:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return "[\n" + ",\n".join(_plain(item) for item in value) + "]"
@@ -147,13 +154,16 @@ def _plain(value: object) -> str:
     )
 
 
-def read_graph(path: Path) -> GraphFile:
-    """Return the graph in the file at `path`. Raises ConfigError, naming the key and the value."""
+def read_graph(path: Path, field: str = "model.file") -> GraphFile:
+    """Return the graph in the file at `path`. Raises ConfigError, naming the key and the value.
+
+    field: names the setting in messages.
+    """
     try:
         content = regular_file.content(path, MOST_BYTES)
     except OSError as error:
-        raise ConfigError(f"model.file={str(path)!r}: {error.strerror or error}") from error
-    return parse_graph(content, f"model.file={path.name}")
+        raise ConfigError(f"{field}={str(path)!r}: {error.strerror or error}") from error
+    return parse_graph(content, f"{field}={path.name}")
 
 
 def parse_graph(content: bytes, where: str) -> GraphFile:

@@ -9,21 +9,21 @@ bounds below allow. So a row takes the same steps as every other row, and none r
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tacit.datasets.target import NOT_LEARNT
 from tacit.errors import ConfigError
-from tacit.models.graph.graph_file import EXAMPLE, OUTPUT, TARGET, Example, GraphFile, Node, Of
-from tacit.models.graph.interpreter import GraphStep, Program
-from tacit.models.graph.node_arguments import DTYPES, bound, refusal
-from tacit.models.graph.operations import ITEM, OPERATIONS, Operation, instead
-from tacit.models.graph.products import multiply_adds
-from tacit.models.graph.whole_numbers import Interval, bounds_of, hull
+from tacit.graphs.graph_file import EXAMPLE, OUTPUT, TARGET, Example, GraphFile, Node, Of
+from tacit.graphs.interpreter import GraphStep, Program
+from tacit.graphs.node_arguments import DTYPES, bound, refusal
+from tacit.graphs.operations import ITEM, OPERATIONS, Operation, instead
+from tacit.graphs.products import multiply_adds
+from tacit.graphs.whole_numbers import Interval, bounds_of, hull
 
 MOST_NUMBERS = 1 << 28  # of one node's result
 MOST_HELD = 1 << 30  # of all results of a row together
@@ -34,6 +34,15 @@ _RAISED = (
     *(ArithmeticError, AssertionError, AttributeError, LookupError),
     *(RuntimeError, TypeError, ValueError),
 )
+
+
+@contextmanager
+def renamed(where: str) -> Iterator[None]:
+    """Let `where` begin the messages about a graph within the block, in place of model.file."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {str(error).removeprefix('model.file: ')}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +71,15 @@ class CheckedGraph:
 
 def checked(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> CheckedGraph:
     """Return the graph, ready to run, as `sketched` does, once it has been run on zeros."""
-    network = sketched(graph, values, target)
-    x = torch.zeros((1, *graph.example.shape), dtype=DTYPES[graph.example.dtype])
+    return run_on_zeros(sketched(graph, values, target), values, target)
+
+
+def run_on_zeros(
+    network: CheckedGraph, values: Mapping[str, Tensor], target: Tensor
+) -> CheckedGraph:
+    """Return the graph itself. Raises ConfigError where it fails on an example of zeros."""
+    example = network.graph.example
+    x = torch.zeros((1, *example.shape), dtype=DTYPES[example.dtype])
     try:
         with torch.no_grad():
             output = network.network.run(values, x)
@@ -83,23 +99,35 @@ def sketched(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> 
     for weight in graph.weights:
         _check_weight(weight.name, weight.shape, weight.dtype, values)
     names = [weight.name for weight in graph.weights]
-    tried = trial_of(graph.example, {name: values[name] for name in names})
-    network = tried.program((EXAMPLE,), graph.nodes, graph.output)
-    output = tried.value(graph.output)
+    trial = trial_of(graph.example, {name: values[name] for name in names})
+    for node in graph.nodes:
+        trial.add(node)
+    return completed(graph, trial, target)
+
+
+def completed(graph: GraphFile, trial: NodeTrial, target: Tensor) -> CheckedGraph:
+    """Return the graph whose nodes have all been tried in `trial`, once its loss is tried, too.
+
+    Raises ConfigError, naming the node and its line.
+    """
+    network = trial.program((EXAMPLE,), graph.output)
+    output = trial.value(graph.output)
     loss = None
     if graph.loss is not None:
         of_loss = NodeTrial()  # weights are no loss's
         of_loss.known(OUTPUT, output[0], None)
         of_loss.known(TARGET, target[0].to("meta"), _bounds(target))
         try:
-            loss = of_loss.program((OUTPUT, TARGET), graph.loss.nodes, graph.loss.output)
+            for node in graph.loss.nodes:
+                of_loss.add(node)
+            loss = of_loss.program((OUTPUT, TARGET), graph.loss.output)
         except ConfigError as error:
             what = str(error).removeprefix("model.file: ")
             raise ConfigError(f"model.file: loss: {what}") from error
         if of_loss.value(graph.loss.output).dim():
             raise ConfigError("model.file: loss: is not one number")
     shape = tuple(output.shape)
-    return CheckedGraph(graph, network, loss, shape, tried.multiply_adds, tried.sizes)
+    return CheckedGraph(graph, network, loss, shape, trial.multiply_adds, trial.sizes)
 
 
 def trial_of(example: Example, values: Mapping[str, Tensor]) -> NodeTrial:
@@ -137,6 +165,7 @@ class NodeTrial:
     def __init__(self) -> None:
         self._values: dict[str, Any] = {}
         self._limits: dict[str, Interval | None] = {}
+        self._steps: list[GraphStep] = []
         self.sizes: dict[str, NodeSize] = {}
         self.numbers = 0
         self.multiply_adds = 0
@@ -157,20 +186,20 @@ class NodeTrial:
             raise ConfigError(f"model.file: {name}: no tensor has this name")
         return value
 
-    def program(self, inputs: Sequence[str], nodes: Sequence[Node], output: str) -> Program:
-        """Try `nodes`, and return them as a program."""
-        steps = [self.add(node) for node in nodes]
+    def program(self, inputs: Sequence[str], output: str) -> Program:
+        """Return the nodes that were added as a program. Raises ConfigError: it has no output."""
         self.value(output)
-        return Program(inputs, steps, output)
+        return Program(inputs, self._steps, output)
 
     def limits(self, name: str) -> Interval | None:
         """Return between which bounds a value's whole numbers lie; None: none are known."""
         return self._limits.get(name)
 
-    def add(self, node: Node) -> GraphStep:
-        """Try a node, and return it as a step. Raises ConfigError."""
+    def add(self, node: Node) -> None:
+        """Try a node, and add it. Raises ConfigError."""
         if node.op == ITEM:
-            return self._item(node)
+            self._steps.append(self._item(node))
+            return
         operation = OPERATIONS.get(node.op)
         if operation is None:
             why = instead(node.op) or "is not an operation that tacit knows"
@@ -191,7 +220,7 @@ class NodeTrial:
             inputs = {name: self._hull(value) for name, value in stated.items() if _tensors(value)}
             limits = bounds_of(node.op, constants, inputs, result)
         self.known(node.name, result, limits)
-        return GraphStep(node.name, operation.call, stated, "device" if made else "")
+        self._steps.append(GraphStep(node.name, operation.call, stated, "device" if made else ""))
 
     def _item(self, node: Node) -> GraphStep:
         match node.args:
@@ -213,7 +242,7 @@ class NodeTrial:
                 if isinstance(value, Of) and self.value(value.of).dtype in _WHOLE:
                     raise refusal(node, "may raise for whole numbers; use floats")
         if operation.index is not None:
-            self._check_places(node, operation.index, stated)
+            self._check_places(node, operation, operation.index, stated)
         if "num_layers" in stated:
             self._check_states(node, stated)
 
@@ -233,7 +262,9 @@ class NodeTrial:
             raise refusal(node, "has a number where a tensor is needed")
         return self.value(value.of).shape
 
-    def _check_places(self, node: Node, index: tuple[str, str], stated: Mapping[str, Any]) -> None:
+    def _check_places(
+        self, node: Node, operation: Operation, index: tuple[str, str], stated: Mapping[str, Any]
+    ) -> None:
         """Refuse an index that could lie outside of what it is an index of."""
         places, source = (stated.get(name) for name in index)
         if not isinstance(source, Of) or not isinstance(places, Of | list):
@@ -255,7 +286,8 @@ class NodeTrial:
             if self.value(place.of).dtype not in _WHOLE:
                 raise refusal(node, "has a mask as an index, which gives a size by numbers")
             negative = size[dim] if isinstance(places, list) else 0
-            if place.of == TARGET and limits is not None and limits.low == _ignored(stated):
+            ignored = _ignored(operation, stated)
+            if place.of == TARGET and limits is not None and limits.low == ignored:
                 limits = limits._replace(low=0)  # between the two is no target
             if limits is None or limits.low < -negative or limits.high >= size[dim]:
                 raise refusal(
@@ -300,9 +332,11 @@ class NodeTrial:
         self.sizes[node.name] = NodeSize(shape, products)
 
 
-def _ignored(stated: Mapping[str, Any]) -> int | None:
-    """Return the target that a loss leaves out: none is learnt there (`datasets.target`)."""
-    return NOT_LEARNT if stated.get("ignore_index", NOT_LEARNT) == NOT_LEARNT else None
+def _ignored(operation: Operation, stated: Mapping[str, Any]) -> int | None:
+    """Return the target that a loss leaves out, if it is torch's usual one (`datasets.target`)."""
+    stands = {each.name: each.default_value for each in operation.arguments}
+    usual: int | None = stands.get("ignore_index")
+    return usual if stated.get("ignore_index", usual) == usual else None
 
 
 def _tensors(value: Any) -> bool:

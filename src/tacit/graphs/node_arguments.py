@@ -2,8 +2,8 @@
 
 Each has the type that torch states for it. An example is a sum.
 
-    >>> from tacit.models.graph.graph_file import Node, Of
-    >>> from tacit.models.graph.operations import OPERATIONS
+    >>> from tacit.graphs.graph_file import Node, Of
+    >>> from tacit.graphs.operations import OPERATIONS
     >>> node = Node(name="%sum", op="sum.dim_IntList", args=(Of(of="$x"), (1,), True))
     >>> bound(node, OPERATIONS["sum.dim_IntList"])
     {'self': Of(of='$x'), 'dim': [1], 'keepdim': True}
@@ -17,8 +17,8 @@ from typing import Any
 import torch
 
 from tacit.errors import ConfigError
-from tacit.models.graph.graph_file import Argument, DtypeName, FarFloat, MemoryOrder, Node, Of
-from tacit.models.graph.operations import Operation
+from tacit.graphs.graph_file import Argument, DtypeName, FarFloat, MemoryOrder, Node, Of
+from tacit.graphs.operations import Operation
 
 DTYPES = {
     "float32": torch.float32,

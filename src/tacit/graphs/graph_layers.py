@@ -18,9 +18,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tacit.models.graph.graph_check import CheckedGraph, NodeSize
-from tacit.models.graph.graph_file import EXAMPLE, GraphFile, GraphWeight, Node, Of
-from tacit.models.graph.operations import ITEM
+from tacit.graphs.graph_check import CheckedGraph, NodeSize
+from tacit.graphs.graph_file import EXAMPLE, GraphFile, GraphWeight, Node, Of
+from tacit.graphs.operations import ITEM
 
 _REARRANGING = """
     _to_copy alias chunk clone contiguous detach diagonal expand expand_as flatten item movedim
@@ -71,7 +71,8 @@ def layers_of(checked: CheckedGraph) -> tuple[GraphLayer, ...]:
     What the output does not need is no part of any.
     """
     graph = checked.graph
-    nodes = _needed(graph)
+    needed = {step.name for step in checked.network.steps}
+    nodes = [node for node in graph.nodes if node.name in needed]
     ends: frozenset[str] = frozenset()
     for _ in range(_PASSES):
         grouping = _Grouping(graph, nodes, ends)
@@ -228,17 +229,6 @@ def _module(weight: GraphWeight) -> str | None:
 
 def _packet(node: Node) -> str:
     return node.op.partition(".")[0]
-
-
-def _needed(graph: GraphFile) -> list[Node]:
-    """Return the nodes that the output needs, in their order."""
-    needed = {graph.output}
-    used = []
-    for node in reversed(graph.nodes):
-        if node.name in needed:
-            needed.update(_reads(node))
-            used.append(node)
-    return used[::-1]
 
 
 def _reads(node: Node) -> Iterator[str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tacit.models.graph.graph_check import NodeTrial
-from tacit.models.graph.graph_file import FarFloat, Node, Of
+from tacit.graphs.graph_check import NodeTrial
+from tacit.graphs.graph_file import FarFloat, Node, Of
 
 _EMBEDDING = "embedding.default"
 

@@ -7,14 +7,15 @@ it is given. A result is let go of after its last use.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tacit.models.graph.graph_file import Of
+from tacit.graphs.graph_file import Of
 
 _aten: Any = torch.ops.aten
 _NOT_MAPPED = (
@@ -227,3 +228,14 @@ def sources(arguments: Mapping[str, Any]) -> list[str]:
         for item in (value if isinstance(value, list) else (value,))
         if isinstance(item, Of)
     ]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let torch use one thread within the block: several divide a sum by where its parts lie."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -15,7 +15,7 @@ import re
 import sys
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +28,8 @@ from torch.export import export
 from torch.export.graph_signature import InputKind, OutputKind
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
-from tacit.models.graph.graph_check import CheckedGraph, checked, trial_of
-from tacit.models.graph.graph_file import (
+from tacit.graphs.graph_check import CheckedGraph, completed, renamed, run_on_zeros, trial_of
+from tacit.graphs.graph_file import (
     EXAMPLE,
     OUTPUT,
     TARGET,
@@ -39,12 +39,11 @@ from tacit.models.graph.graph_file import (
     LossPart,
     Node,
     Of,
+    is_trainable,
 )
-from tacit.models.graph.node_arguments import DTYPES, encoded
-from tacit.models.graph.operations import ITEM, OPERATIONS, instead
-from tacit.models.graph.unknown_words import guarded
-from tacit.models.losses import Loss
-from tacit.models.own_network import is_trainable
+from tacit.graphs.node_arguments import DTYPES, encoded
+from tacit.graphs.operations import ITEM, OPERATIONS, instead
+from tacit.graphs.unknown_words import guarded
 
 _FRAME = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 # Without writing, a view is a reshape that may copy; it does not depend on strides.
@@ -55,6 +54,7 @@ _NOT_OWN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 # It looks at a type that the graph has fixed, and gives nothing.
 _DROPPED = "_assert_tensor_metadata.default"
 _NUMBER_ASKED = "asks for a number of a row (item(), if, while); use torch.where"
+_Loss = Callable[[Tensor, Tensor], Tensor]  # (output of one example, its y) -> ()
 _ASKS = ("data-dependent", "DataDependent", "GuardOn")  # of torch.export
 
 
@@ -78,7 +78,7 @@ def freeze(
     target: Tensor,
     *,
     trainable: Sequence[str] = ("*",),
-    loss: Loss | None = None,
+    loss: _Loss | None = None,
     outputs: int = 0,
 ) -> Frozen:
     """Return the graph of `module` called with one example, tried as a site tries it.
@@ -109,23 +109,22 @@ def freeze(
     if outputs > 1 and network.result.shape == (outputs,):
         whole = Node(name="%whole", op="unsqueeze.default", args=(Of(of=output), 0))
         nodes, output = (*nodes, whole), whole.name
-    try:
+    trial = trial_of(example, network.values)
+    with renamed(where):
         graph = GraphFile(
             format=1,
             example=example,
             weights=weights,
-            nodes=tuple(guarded(nodes, trial_of(example, network.values))),
+            nodes=tuple(guarded(nodes, trial)),
             output=output,
             loss=own_loss,
             values=hashlib.sha256(file).hexdigest(),
         )
-        ready = checked(graph, network.values, target)
-    except ConfigError as error:
-        raise ConfigError(f"{where}: {str(error).removeprefix('model.file: ')}") from error
+        ready = run_on_zeros(completed(graph, trial, target), network.values, target)
     return Frozen(graph, network.values, file, ready)
 
 
-def _loss(where: str, loss: Loss, output: Tensor, target: Tensor) -> LossPart:
+def _loss(where: str, loss: _Loss, output: Tensor, target: Tensor) -> LossPart:
     class OfOne(nn.Module):
         def forward(self, output: Tensor, y: Tensor) -> Tensor:
             return loss(output, y)

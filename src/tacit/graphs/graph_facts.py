@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from tacit.models.graph.graph_check import CheckedGraph, sketched
-from tacit.models.graph.graph_file import Argument, DtypeName, FarFloat, GraphFile, MemoryOrder, Of
-from tacit.models.graph.graph_folds import FoldedLayers, LayerRow, folded
-from tacit.models.graph.graph_layers import GraphLayer, layers_of, of_one
-from tacit.models.graph.node_arguments import DTYPES
+from tacit.graphs.graph_check import CheckedGraph, sketched
+from tacit.graphs.graph_file import Argument, DtypeName, FarFloat, GraphFile, MemoryOrder, Of
+from tacit.graphs.graph_folds import FoldedLayers, LayerRow, folded
+from tacit.graphs.graph_layers import GraphLayer, layers_of, of_one
+from tacit.graphs.node_arguments import DTYPES
 from tacit.shown import printable
 
 MOST_ROWS = 200  # of a table

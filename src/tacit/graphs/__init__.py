@@ -1,0 +1,1 @@
+"""Networks as data: graphs of listed operations."""
