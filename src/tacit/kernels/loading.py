@@ -33,8 +33,8 @@ def library() -> Library | None:
     """Return the compiled functions; None where numba is not installed.
 
     The extras `edge` and `run` install it. The caller then uses its plain twin. Imports numba,
-    once, which takes a third of a second. A function is compiled at its first call, in seconds, or
-    comes from the cache, in milliseconds.
+    once, which takes a third of a second. A function is compiled at its first call, in up to half a
+    minute, or comes from the cache, in milliseconds.
     """
     try:
         from tacit.kernels import network, noise, sums, tape

@@ -287,6 +287,13 @@ def test_other_graphs_have_no_tape(name: str) -> None:
     assert tape_kernel(own_model(*REFUSED[name])) is None
 
 
+def test_a_large_graph_has_no_tape() -> None:
+    def wide() -> nn.Module:
+        return nn.Sequential(nn.Linear(1_000, 2_200), nn.GELU(), nn.Linear(2_200, 5))
+
+    assert tape_kernel(own_model(wide, (1_000,), cross_entropy)) is None
+
+
 def test_a_weight_that_is_read_twice_has_no_tape() -> None:
     class Twice(nn.Module):
         def __init__(self) -> None:

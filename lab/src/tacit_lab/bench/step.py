@@ -157,11 +157,11 @@ def show(ratios: Ratios) -> None:
 
 def show_memory(results: dict[str, dict[str, float]]) -> None:
     """Print the table of memory and pushes."""
-    print(f"{'    at 48, one thread':<24}{'plain':>12}{'private':>12}{'more':>16}{'delay':>14}")
+    print(f"{'    at 48, one thread':<24}{'plain':>12}{'private':>12}{'more':>20}{'delay':>14}")
     for network, row in results.items():
         more = f"{row['gradients_more']:.1f} gradients"
         print(
-            f"    {network:<20}{row['plain_mb']:>9.1f} MB{row['private_mb']:>9.1f} MB{more:>16}"
+            f"    {network:<20}{row['plain_mb']:>9.1f} MB{row['private_mb']:>9.1f} MB{more:>20}"
             f"{row['delay_ms']:>11.1f} ms{row['pushes_an_hour']:>10.0f} pushes an hour"
         )
 
