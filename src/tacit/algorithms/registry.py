@@ -9,7 +9,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.base.owner import EdgeFactory, Owner
 from tacit.algorithms.base.server import ServerRole
-from tacit.algorithms.own.trial import tried
+from tacit.algorithms.own.server_trial import tried
 from tacit.algorithms.own.unloaded import Unloaded, UnloadedAlgorithm
 from tacit.config.algorithm_entries import HasSettings, built_in, is_own, own
 from tacit.config.definition import Definition

@@ -17,7 +17,7 @@ from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.own_steps import OwnStepsTask
-from tacit.algorithms.own.trial import tried
+from tacit.algorithms.own.server_trial import tried
 from tacit.config.algorithm_contract import Sections
 from tacit.config.algorithm_entries import other_code, own
 from tacit.config.complaints import one_line
