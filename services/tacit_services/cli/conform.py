@@ -43,7 +43,7 @@ def conform() -> None:
     """Check that own code keeps its contract."""
 
 
-@app.command()
+@app.command(epilog="Example: tacit conform algorithm fedadam:FedAdam")
 def algorithm(
     entry: Annotated[
         str, typer.Argument(metavar="ENTRY", help='the algorithm, "module:Algorithm"')
