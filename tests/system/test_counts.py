@@ -86,11 +86,11 @@ class Repeater(Caller):
         wait_for(so, PATIENCE)
 
 
-def run_file(*, edges: int, epsilon: float, updates: int = 100_000) -> str:
+def run_file(*, edges: int, epsilon: float, updates: int = 100_000, wait: float = 60.0) -> str:
     return toml(
         MAPA,
         run={"updates": updates, "snapshot_every": 40},
-        edges={"count": edges},
+        edges={"count": edges, "wait": wait},
         privacy={"epsilon": epsilon},
     )
 
@@ -173,9 +173,9 @@ def _answers(client: Client) -> bool:
 
 
 def test_nobody_is_online_when_all_have_retired_and_left(tmp_path: Path, broker: Mosquitto) -> None:
-    # Given two edges that have spent their budgets, of a run that waits for a third,
+    # Given two edges that have spent their budgets, of a run that has not waited for a third,
     address, store = f"{HOST}:{free_port()}", f"sqlite:///{tmp_path}/store.db"
-    text = run_file(edges=3, epsilon=1.0)
+    text = run_file(edges=3, epsilon=1.0, wait=3.0)
     with (
         deployment(tmp_path, text, f"{broker.host}:{broker.port}", store, "left") as run,
         Client(f"http://{address}", timeout=PATIENCE) as client,
