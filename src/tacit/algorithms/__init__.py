@@ -8,6 +8,7 @@ from pydantic import Field
 from tacit.algorithms.base.algorithm import Algorithm, ServerAlgorithm
 from tacit.algorithms.base.gradient_edge import GradientTask
 from tacit.algorithms.base.local_steps import LocalStepsTask
+from tacit.algorithms.base.tree_sums import TreeSumsTask
 from tacit.algorithms.own.own_rounds import AlgorithmRounds, RoundSettings
 from tacit.algorithms.own.own_server import AlgorithmServer
 from tacit.algorithms.own.own_settings import AlgorithmSettings
@@ -31,5 +32,6 @@ __all__ = [
     "Positive",
     "RoundSettings",
     "ServerAlgorithm",
+    "TreeSumsTask",
     "Update",
 ]

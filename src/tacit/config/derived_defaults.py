@@ -8,12 +8,22 @@ from tacit.config.traits import Traits
 _BATCH = 0.25  # of an edge's rows, where they are fewer than the usual batch
 
 
-def with_whole_batch(privacy: Privacy, rows: int) -> Privacy:
+def with_whole_batch(privacy: Privacy, rows: int, passes: int = 0) -> Privacy:
     """Return `privacy` with a batch in records, where the file states a part of an edge's `rows`.
 
+    passes: how many batches a pass over the rows has, if there are passes: they make the batch.
+    Raises ValueError where the file states another.
     >>> with_whole_batch(Privacy(batch=0.25), 1001).batch
     250.0
     """
+    if passes:
+        batch = max(1.0, rows / passes)
+        if "batch" in privacy.model_fields_set and abs(privacy.batch - batch) > 1e-9 * batch:
+            raise ValueError(
+                f"privacy.batch={privacy.batch:g}: {passes} batches of a pass over {rows} rows "
+                f"have {batch:g} each; leave it out"
+            )
+        return privacy.model_copy(update={"batch": batch})
     if privacy.batch >= 1:
         return privacy
     return privacy.model_copy(update={"batch": float(max(1, int(privacy.batch * rows)))})

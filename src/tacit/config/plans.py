@@ -65,7 +65,7 @@ class Plans:
         """Return z, calibrated once for every ε, since that takes a second."""
         if plan.epsilon not in self._calibrated:
             multiplier = calibrate(
-                plan.epsilon, plan.delta, pushes, plan.sampling_rate, plan.mechanism
+                plan.epsilon, plan.delta, pushes, plan.charged_rate, plan.mechanism
             )
             self._calibrated[plan.epsilon] = multiplier
         return self._calibrated[plan.epsilon]

@@ -129,7 +129,7 @@ class RunFile(Section):
         workers = self.edges.count
         traits = self.algorithm.traits(workers)
         rows = self.data.public_size(workers, self.algorithm.columns)
-        privacy = derived_defaults.with_whole_batch(self.privacy, rows)
+        privacy = derived_defaults.with_whole_batch(self.privacy, rows, traits.passes)
         if context.get("written", False):
             privacy = derived_defaults.filled(privacy, traits, self.run.updates, workers, rows)
         if privacy is not self.privacy:
@@ -152,7 +152,9 @@ class RunFile(Section):
     def plans(self) -> Plans:
         """Return the privacy plans of all edges, spare ones too."""
         rows = self.data.public_size(self.edges.count, self.algorithm.columns)
-        return self.privacy.plans(rows, self.edges.epsilon, self.edges.count + self.data.spare)
+        passes = self.algorithm.traits(self.edges.count).passes
+        workers = self.edges.count + self.data.spare
+        return self.privacy.plans(rows, self.edges.epsilon, workers, passes)
 
     def plan(self, index: int, dealt: int = 0) -> Plan:
         """Return the privacy plan of edge number `index`, as `plans` has it."""

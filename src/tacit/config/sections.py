@@ -114,11 +114,11 @@ class Privacy(Section):
         """
         return self.clip or 1.0
 
-    def plans(self, rows: int, epsilons: tuple[float, ...], workers: int) -> Plans:
+    def plans(self, rows: int, epsilons: tuple[float, ...], workers: int, passes: int = 0) -> Plans:
         """Return the plans of `workers` workers with `rows` rows each, a public number.
 
-        epsilons: ε_k of the workers that have their own. q is 1 where a trusted server adds the
-        noise: it then covers a whole edge, and nothing is sampled.
+        epsilons: ε_k of the workers that have their own. passes: as `Plan` has it. q is 1 where a
+        trusted server adds the noise: it then covers a whole edge, and nothing is sampled.
         """
         private = self.private
         z = self.noise_multiplier
@@ -133,6 +133,7 @@ class Privacy(Section):
             delta=self.delta,
             paper_epsilon=self.paper_epsilon,
             noise_at=self.noise_at,
+            passes=passes,
         )
         return Plans(
             default, rows, self.pushes if private and z is None else None, epsilons, workers

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tacit.privacy.release import NoiseAt
+from tacit.privacy.release.tree import levels
 
 ReleaseTime = Literal["in turn", "once", "when asked"]
 _TENTHS = 11  # tenths of an even share of pushes: a tenth more, for quicker edges
@@ -35,6 +36,9 @@ class Traits:
     released: ReleaseTime = "in turn"
 
     beside: int = 0  # numbers of an update beside those of a model
+    # B disjoint batches of a pass over an edge's rows, which is charged as a whole; 0: each update
+    # has a batch of its own.
+    passes: int = 0
 
     def releases(self, noise_at: NoiseAt) -> int:
         """Return the most releases that one update costs."""
@@ -52,6 +56,8 @@ class Traits:
                 return 1
             return None
         share = -(-_TENTHS * updates * self.uploads // (10 * workers))  # rounded up
+        if self.passes:
+            return -(-share // self.passes) * levels(self.passes)
         return share * self.releases(noise_at)
 
     def capacity(self, pushes: int | None, noise_at: NoiseAt, workers: int) -> int | None:
@@ -61,6 +67,8 @@ class Traits:
         """
         if pushes is None or self.released != "in turn":
             return None
+        if self.passes:
+            return pushes // levels(self.passes) * self.passes * workers // self.uploads
         return pushes // self.releases(noise_at) * workers // self.uploads
 
 

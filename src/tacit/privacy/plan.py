@@ -35,7 +35,8 @@ class Plan:
     a public number, which the shape of its batches is made for; 0: a quarter more than the n_public
     = L/q that q is counted with. noise_at: `server` trusts the aggregator with un-noised updates,
     one vector of norm C each; z and the budget are then those of `central()`, and no guarantee is
-    claimed here, at the edge.
+    claimed here, at the edge. passes: B disjoint batches of a pass over all rows (`release.tree`),
+    q = 1/B of which is then no sampling that amplifies; 0: Poisson batches.
 
     >>> plan = Plan.calibrated(
     ...     epsilon=2.0,
@@ -63,6 +64,7 @@ class Plan:
     paper_epsilon: float = 0.1
     noise_at: NoiseAt = "edge"
     rows_max: int = 0
+    passes: int = 0
 
     @classmethod
     def calibrated(
@@ -103,6 +105,13 @@ class Plan:
         return self.mechanism in PRIVATE
 
     @property
+    def charged_rate(self) -> float:
+        """q of what the ledger is charged: 1 where batches are parts of a pass."""
+        if self.passes:
+            return 1.0
+        return self.sampling_rate
+
+    @property
     def declared(self) -> str:
         """The mechanism and where it adds noise, as Hello and a server's terms name it."""
         if self.noise_at == "edge":
@@ -133,9 +142,10 @@ class Plan:
             )
         if self.mechanism == "discrete_gaussian" and self.private:
             units = mechanisms.noise_units(self.noise_multiplier)
-            if self.slots * units / self.noise_multiplier + mechanisms.REACH * units >= 2**31:
+            rows = self.most_rows if self.passes else self.slots
+            if rows * units / self.noise_multiplier + mechanisms.REACH * units >= 2**31:
                 raise PrivacyError(
-                    f"batch={self.batch}: the sum of {self.slots} rows does not fit 32 bits"
+                    f"batch={self.batch}: the sum of {rows} rows does not fit 32 bits"
                 )
 
     def central(self) -> Plan:
@@ -179,7 +189,7 @@ class Plan:
         """
         if not self.private:
             return None
-        q = self.sampling_rate
+        q = self.charged_rate
         z = self.noise_multiplier
         return certified_pushes(self.epsilon, self.delta, q, z, history, self.mechanism)
 

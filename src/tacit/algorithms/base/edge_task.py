@@ -38,6 +38,16 @@ class EdgeTask(Section):
         return True
 
     @property
+    def least_steps(self) -> int:
+        """Releases that one update costs, at least."""
+        return 1
+
+    @property
+    def passes(self) -> int:
+        """Batches of a pass over an edge's rows; 0: each update has a batch of its own."""
+        return 0
+
+    @property
     def lawful(self) -> bool:
         """Whether an honest update has a law."""
         return True

@@ -18,6 +18,7 @@ from tacit.algorithms.base.algorithm import TaskSettings
 from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.gradient_edge import GradientTask
 from tacit.algorithms.base.local_steps import LocalStepsTask
+from tacit.algorithms.base.tree_sums import TreeSumsTask
 from tacit.algorithms.own.own_code import calling
 from tacit.algorithms.own.own_steps import OwnStepsTask
 from tacit.config.algorithm_contract import USUAL_CLIP, Sections
@@ -25,8 +26,10 @@ from tacit.config.complaints import one_line
 from tacit.config.traits import Traits, in_several
 from tacit.privacy.release import NoiseAt
 
-EDGE_TASKS: tuple[type[EdgeTask], ...] = (GradientTask, LocalStepsTask, OwnStepsTask)
-StatedTask = Annotated[GradientTask | LocalStepsTask | OwnStepsTask, Field(discriminator="kind")]
+EDGE_TASKS: tuple[type[EdgeTask], ...] = (GradientTask, LocalStepsTask, TreeSumsTask, OwnStepsTask)
+StatedTask = Annotated[
+    GradientTask | LocalStepsTask | TreeSumsTask | OwnStepsTask, Field(discriminator="kind")
+]
 
 
 class AlgorithmSettings(TaskSettings):
@@ -91,13 +94,14 @@ class AlgorithmSettings(TaskSettings):
         uploads = self.uploads(workers)
         return Traits(
             uploads=uploads,
-            steps=task.most_steps,
+            steps=1 if task.passes else task.most_steps,
             counted=in_several("updates" if uploads == 1 else "versions", uploads),
             usual_clip=USUAL_CLIP,
             oldest=self.max_staleness,
             in_turn=True,
             watched=task.relative and task.lawful,
             beside=task.beside,
+            passes=task.passes,
         )
 
     def agree(self, run: Sections) -> None:
@@ -112,6 +116,14 @@ class AlgorithmSettings(TaskSettings):
             raise ValueError(
                 'privacy.noise_at=server: the distance of a whole model is not bounded; push = "'
                 'distance"'
+            )
+        if self.task().passes and (
+            run.privacy.mechanism not in ("discrete_gaussian", "none")
+            or run.privacy.noise_at == "server"
+        ):
+            raise ValueError(
+                f"privacy.mechanism={run.privacy.mechanism}: sums over a tree are of integers; use "
+                "discrete_gaussian at the edge"
             )
         if run.privacy.noise_at == "server" and self.task().beside:
             raise ValueError(

@@ -34,6 +34,9 @@ class Plain:
         index = self.with_replacement(round(self.slots.plan.batch))
         return Clipped(self.mean(params, index), math.inf)
 
+    def begin_pass(self) -> None:
+        """Do nothing: units are drawn with replacement."""
+
     def mean(self, params: Tensor, index: Tensor) -> Tensor:
         """Return the mean gradient (d,) of the units `index` (B,)."""
         return self.slots.mean(params.to(self.slots.device), index).cpu()

@@ -25,7 +25,7 @@ from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.private_sum.rehearsal import Rehearsed, rehearsed
 from tacit.privacy.private_sum.row_by_row import GraphSums
 from tacit.privacy.private_sum.row_sums import Drawn, DrawnSums, RowSums, SumTerms, row_kernel
-from tacit.privacy.private_sum.sampling import drawn_rows, rows_of_units
+from tacit.privacy.private_sum.sampling import drawer, rows_of_units
 from tacit.privacy.private_sum.way import NotAlone
 
 _FAR = 1e-9  # probability that a draw has more rows than a push's delay is made for
@@ -44,6 +44,7 @@ class RowsAlone:
         self.plan = plan
         self.random = random
         self.records = data.records
+        self.draws = drawer(data.records, plan, random)
         self.size = plan.slots
         self.x = data.x
         self.y = data.y
@@ -81,8 +82,12 @@ class RowsAlone:
         return self._sum(params, Drawn(self.x, self.y, rows.numpy(), weights), clip)
 
     def draw(self) -> NDArray[np.int64]:
-        """Draw the units of a fresh Poisson batch, without slots: their numbers (R,)."""
-        return drawn_rows(self.records, self.plan.sampling_rate, self.size, self.random)
+        """Draw the units of the next batch, without slots: their numbers (R,)."""
+        return self.draws.rows()
+
+    def begin_pass(self) -> None:
+        """Begin a pass over all units, where the plan has passes."""
+        self.draws.begin()
 
     def rehearsals(self) -> list[Callable[[], Clipped]]:
         """Return the sum over as many public units as a draw exceeds with probability 1e-9."""

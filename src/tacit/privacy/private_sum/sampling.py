@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tacit.datasets.edge_rows import Units
 from tacit.privacy.noise.randomness import Random
+from tacit.privacy.plan import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,71 @@ def poisson(records: int, rate: float, size: int, random: Random) -> Batch:
     subset, which the accountant pays for in δ.
     Raises ValueError unless 0 < rate <= 1 and size >= 1.
     """
-    drawn = drawn_rows(records, rate, size, random)
+    return placed(drawn_rows(records, rate, size, random), records, size, random)
+
+
+def placed(drawn: NDArray[np.int64], records: int, size: int, random: Random) -> Batch:
+    """Put the rows `drawn` of `records` into random slots, of which there are `size`."""
     index = np.full(size, records, dtype=np.int64)
     index[random.permutation(size)[: len(drawn)]] = drawn
     return Batch(torch.from_numpy(index), torch.from_numpy(index < records))
+
+
+class PoissonDraw:
+    """A fresh Poisson batch at each draw, by `drawn_rows`."""
+
+    def __init__(self, records: int, plan: Plan, random: Random) -> None:
+        self._records = records
+        self._plan = plan
+        self._random = random
+
+    def begin(self) -> None:
+        """Do nothing: no draw depends on another."""
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return the units of the next batch (R,)."""
+        return drawn_rows(self._records, self._plan.sampling_rate, self._plan.slots, self._random)
+
+
+class PassDraw:
+    """The disjoint batches of passes over all units.
+
+    Guarantee: when a pass begins, each unit's batch is drawn uniformly and independently of all
+    others, to within B/2^64; so batches with and without a unit differ in the unit alone. Which
+    batch a unit is in, and how many are in each, is secret. A batch above `slots` (probability
+    <= TAIL) is cut to a random subset.
+    """
+
+    def __init__(self, records: int, plan: Plan, random: Random) -> None:
+        self._records = records
+        self._plan = plan
+        self._random = random
+        self._batch_of = np.zeros(0, dtype=np.int64)
+        self._at = plan.passes
+
+    def begin(self) -> None:
+        """Begin a pass."""
+        words = self._random.words(self._records) % np.uint64(self._plan.passes)
+        self._batch_of = words.astype(np.int64)
+        self._at = 0
+
+    def rows(self) -> NDArray[np.int64]:
+        """Return the units of the next batch (R,). Raises ValueError where no pass has any left."""
+        if self._at == self._plan.passes:
+            raise ValueError("a pass must begin before its batches are drawn")
+        drawn = np.flatnonzero(self._batch_of == self._at)
+        self._at += 1
+        size = self._plan.slots
+        if len(drawn) > size:
+            drawn = drawn[self._random.permutation(len(drawn))[:size]]
+        return drawn
+
+
+def drawer(records: int, plan: Plan, random: Random) -> PoissonDraw | PassDraw:
+    """Return what draws the batches of a plan."""
+    if plan.passes:
+        return PassDraw(records, plan, random)
+    return PoissonDraw(records, plan, random)
 
 
 def rows_of_units(

@@ -27,7 +27,7 @@ from tacit.privacy.private_sum.clipping import (
     outer_sum,
 )
 from tacit.privacy.private_sum.rehearsal import rehearsed
-from tacit.privacy.private_sum.sampling import Batch, poisson, rows_of_units
+from tacit.privacy.private_sum.sampling import Batch, drawer, placed, rows_of_units
 
 # Bytes of per-example gradients (a linear model: of inputs) that an edge holds at a time.
 HELD = 2**24
@@ -58,6 +58,7 @@ class Slots:
         self.device = device
         self.reason = reason
         self.records = data.records
+        self.draws = drawer(data.records, plan, random)
         self.size = plan.slots
         self.x = data.x.to(device)
         self.y = data.y.to(device)
@@ -86,14 +87,18 @@ class Slots:
         return {count * each for count in _parts(self.size, self.rows) for each in rows}
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
-        """Return the clipped sum over a fresh Poisson batch."""
+        """Return the clipped sum over the next batch."""
         batch = self.draw()
         clipped = self.clipped(params.to(self.device), clip, batch.index, batch.mask)
         return Clipped(clipped.total.cpu(), clipped.sensitivity, clipped.step)
 
     def draw(self) -> Batch:
-        """Draw a fresh Poisson batch."""
-        return poisson(self.records, self.plan.sampling_rate, self.size, self.random)
+        """Draw the next batch, and put it into random slots."""
+        return placed(self.draws.rows(), self.records, self.size, self.random)
+
+    def begin_pass(self) -> None:
+        """Begin a pass over all units, where the plan has passes."""
+        self.draws.begin()
 
     def clipped(self, params: Tensor, clip: float, index: Tensor, mask: Tensor) -> Clipped:
         """Return the clipped sum over the units `index` (B,) where `mask` (B,) is True."""
@@ -135,7 +140,8 @@ class Slots:
         rows = max(1, min(self.plan.most_rows, _SHOWN // math.prod(self.model.shape)))
         for task in rehearsed(self.model, rows + 1):
             data = self.public_data(EdgeRows(task.x, task.y))
-            yield task.params, type(self)(data, self.model, self.plan, self.random, self.device)
+            plan = replace(self.plan, passes=0)  # a batch of a pass has the same shape
+            yield task.params, type(self)(data, self.model, plan, self.random, self.device)
 
     def public_data(self, data: EdgeRows) -> EdgeRows:
         """Return public rows in the shape of the private ones."""

@@ -32,7 +32,11 @@ class PrivateSum(Protocol):
         ...
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
-        """Return the sum over a fresh batch at `params` (d,), each unit clipped to `clip`."""
+        """Return the sum over the next batch at `params` (d,), each unit clipped to `clip`."""
+        ...
+
+    def begin_pass(self) -> None:
+        """Begin a pass over all units, where the plan has passes; `compute` takes its batches."""
         ...
 
     def rehearsals(self) -> list[Callable[[], Clipped]]:

@@ -135,7 +135,7 @@ class Releaser:
         charge stands).
         """
         self._charge(clip, 1)
-        vector, scale = self._noisy(self._computed(query), clip, paper_dims)
+        vector, scale = self._noisy(self.computed(query), clip, paper_dims)
         return self._sealed(vector, scale, clip)
 
     def release_steps(self, steps: Steps, query: Callable[[Tensor], Clipped]) -> Released:
@@ -151,10 +151,28 @@ class Releaser:
         """
         params = self._begin_steps(steps)
         for _ in range(steps.count):
-            params = self._take_step(params, self._computed(partial(query, params)), steps)
+            params = self._take_step(params, self.computed(partial(query, params)), steps)
         return self._end_steps(params, steps)
 
-    def _computed(self, query: Callable[[], Clipped]) -> Clipped:
+    def charge_pass(self, clip: float, count: int) -> None:
+        """Charge the ledger for a pass of `count` releases that no sampling amplifies.
+
+        For `release.tree` alone. Raises BudgetSpent, and PrivacyError for a clip outside the plan's
+        bounds.
+        """
+        assert self.plan.passes
+        self._charge(clip, count)
+
+    def sealed_sum(self, total: Clipped, clip: float) -> Released:
+        """Return a node of a pass that `charge_pass` has paid for, with noise, sealed.
+
+        For `release.tree` alone. Raises PrivacyError as `release`.
+        """
+        assert self.plan.passes
+        vector, scale = self._noisy(total, clip, None)
+        return self._sealed(vector, scale, clip)
+
+    def computed(self, query: Callable[[], Clipped]) -> Clipped:
         """Return the query's answer, from fresh randomness.
 
         It is computed so that no number slows the processor down.
@@ -191,7 +209,7 @@ class Releaser:
 
         Nothing is charged, so `query` must not touch a private row.
         """
-        self._noisy(self._computed(query), clip, None)
+        self._noisy(self.computed(query), clip, None)
 
     def can_pay(self, clip: float, count: int = 1) -> bool:
         """Check whether budget and clip allow `count` releases with this clip."""
@@ -220,7 +238,7 @@ class Releaser:
             z = plan.noise_multiplier
         else:
             z = 0.0
-        return Charge(plan.sampling_rate, z, plan.mechanism, self.random.secret)
+        return Charge(plan.charged_rate, z, plan.mechanism, self.random.secret)
 
     def _charge(self, clip: float, count: int) -> None:
         plan = self.plan
