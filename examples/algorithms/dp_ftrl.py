@@ -4,14 +4,8 @@ Paper: Kairouz et al., "Practical and Private (Deep) Learning Without Sampling o
 (arXiv:2103.00039), Algorithm 1. Here each edge has a tree of its own, and each update is applied
 when it comes.
 
-| here          | paper | meaning |
-|---------------|-------|---------|
-| past          | -     | sum of the gradients of all passes that are over |
-| nodes         | T     | noisy sums of 2^k gradients, of each edge |
-| learning_rate | 1/λ   | step size; the model is θ_0 - η·(sum of all gradients) |
+Here nodes are T (noisy sums of 2^k gradients), start is θ_0, past the sum of passes that are over.
 """
-
-from __future__ import annotations
 
 from itertools import compress
 from typing import ClassVar
@@ -35,7 +29,7 @@ class FtrlSettings(AlgorithmSettings):
 
     searched: ClassVar = {"learning_rate": RATES}
 
-    learning_rate: Positive = Field(0.5, description="η")
+    learning_rate: Positive = Field(0.5, description="η = 1/λ")
     batches: int = Field(8, gt=0, description="batches of a pass over an edge's rows")
     max_staleness: int = Field(10**9, gt=0, description="a node counts however late it comes")
 
@@ -55,7 +49,7 @@ class FtrlServer(AlgorithmServer[FtrlSettings]):
         self.past = torch.zeros_like(self.params)
         self.nodes: list[torch.Tensor] = []
         self.places: list[list[str | int]] = []  # of each node: its edge, and k
-        self.at: dict[str, list[int]] = {}  # of each edge: its pass, and its step in it
+        self.at: dict[str, list[int]] = {}  # of each edge: its pass, and its step
 
     def step(self, update: Update, tau: int) -> None:
         """Put the new node in the place of those that it has in it; x ← θ_0 - η·Σ."""
@@ -63,8 +57,9 @@ class FtrlServer(AlgorithmServer[FtrlSettings]):
         if update.charged.count != count:  # a pass begins
             self.past = self.past + self._drop(update.edge, 64)
             step = 0
-        self.at = self.at | {update.edge: [update.charged.count, step + 1]}
-        level = ((step + 1) & -(step + 1)).bit_length() - 1
+        step += 1
+        self.at = self.at | {update.edge: [update.charged.count, step]}
+        level = (step & -step).bit_length() - 1
         self._drop(update.edge, level)
         self.nodes = [*self.nodes, update.vector]
         self.places = [*self.places, [update.edge, level]]

@@ -31,7 +31,6 @@ count = 3
 
 [privacy]
 epsilon = 8.0
-batch = 32
 
 [algorithm]
 entry = "{entry}"

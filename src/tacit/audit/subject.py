@@ -161,4 +161,5 @@ class Subject:
             DELTA,
             paper_epsilon=1 / self.z,
             rows_max=self.most,
+            passes=0 if self.task is None else self.task.passes,
         )

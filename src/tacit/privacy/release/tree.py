@@ -5,17 +5,17 @@ Sampling or Shuffling" (arXiv:2103.00039), section 3 and appendix B.
 
 Idea. A pass goes over all units in B disjoint batches. Each unit's batch is drawn uniformly, when
 the pass begins, and by itself: so a unit more or less moves no other. At step t of a pass the edge
-computes the clipped sum G_t of batch t, and releases the noisy sum of a node of the binary tree:
-the one that ends at t and is the largest, G_{t-2^k+1} + … + G_t with 2^k the largest power of two
-that divides t. Any sum G_1 + … + G_t is the sum of as many nodes as t has ones in binary, so its
-noise grows with log t, where that of independent releases grows with t.
+computes the clipped sum G_t of batch t. It releases the noisy sum of the largest node of a binary
+tree that ends at t: G_{t-2^k+1} + … + G_t, with 2^k the largest power of two that divides t. Any
+sum G_1 + … + G_t is one of few nodes, as many as t has ones in binary. So its noise grows with
+log t, where that of independent releases grows with t.
 
 Guarantee. A unit is in one batch of a pass, and each batch is in at most ⌊log2 B⌋ + 1 released
-nodes, one on each level. Its vector is clipped to the C of the pass, so each of these nodes moves
-by at most C. Given the batches of all units, a pass is therefore an adaptive composition of at most
-⌊log2 B⌋ + 1 Gaussian mechanisms at noise multiplier z, without sampling: what a later step computes
-may depend on earlier releases (Denisov et al., arXiv:2202.08312, Theorem 2.1, for adaptive
-streams). The ledger is charged for all of them, durably, before the first batch is drawn.
+nodes, one on each level. The unit's vector is clipped to the C of the pass, so each of these nodes
+moves by at most C. Given the batches of all units, a pass is an adaptive composition of at most
+⌊log2 B⌋ + 1 Gaussian mechanisms at noise multiplier z, without sampling. What a later step computes
+may depend on earlier releases (Denisov et al., arXiv:2202.08312, Theorem 2.1). The ledger is
+charged for all of them, durably, before the first batch is drawn.
 
 | edge case                       | result                                                        |
 |---------------------------------|---------------------------------------------------------------|
