@@ -1,8 +1,7 @@
 """DP-FTRL: follow the regularised leader, by gradients whose sums have the noise of a tree.
 
 Paper: Kairouz et al., "Practical and Private (Deep) Learning Without Sampling or Shuffling"
-(arXiv:2103.00039), Algorithm 1. Here each edge has a tree of its own, and each update is applied
-when it comes.
+(arXiv:2103.00039), Algorithm 1. Each edge has a tree; each update is applied when it comes.
 
 Here nodes are T (noisy sums of 2^k gradients), start is θ_0, past the sum of passes that are over.
 """

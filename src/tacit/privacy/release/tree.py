@@ -4,9 +4,9 @@ Paper: Kairouz, McMahan, Song, Thakkar, Thakurta, Xu, "Practical and Private (De
 Sampling or Shuffling" (arXiv:2103.00039), section 3 and appendix B.
 
 Idea. A pass goes over all units in B disjoint batches. Each unit's batch is drawn uniformly, when
-the pass begins, and by itself: so a unit more or less moves no other. At step t of a pass the edge
+the pass begins, and by itself. So a unit more or less moves no other. At step t of a pass the edge
 computes the clipped sum G_t of batch t. It releases the noisy sum of the largest node of a binary
-tree that ends at t: G_{t-2^k+1} + … + G_t, with 2^k the largest power of two that divides t. Any
+tree that ends at t. That is G_{t-2^k+1} + … + G_t, with 2^k the largest power of two in t. Any
 sum G_1 + … + G_t is one of few nodes, as many as t has ones in binary. So its noise grows with
 log t, where that of independent releases grows with t.
 
