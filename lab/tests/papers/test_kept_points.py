@@ -18,7 +18,7 @@ from scipy.stats import t as student
 from tacit_lab.papers.figures import figure_file, stored_results, sweep
 from tacit_lab.papers.figures.stored_results import Result
 
-from tacit.algorithms.vafl.vafl_settings import Vafl
+from tacit.algorithms.fedasync.fedasync_settings import FedAsync
 from tacit.config import RunFile
 from tests.conftest import ROOT
 
@@ -198,7 +198,7 @@ class TestMoved:
         runs = seeds_of("vafl-2", 0, "centralised", None)
         stored = lines()
         section = runs[0].algorithm
-        assert isinstance(section, Vafl)
+        assert isinstance(section, FedAsync)
         slow = section.model_copy(update={"learning_rate": section.learning_rate / 3})
         now = sweep.measure(runs[0].model_copy(update={"algorithm": slow}), None)
         seeds = [stored[stored_results.result_name(run)]["result"] for run in runs]

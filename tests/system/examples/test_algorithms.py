@@ -14,11 +14,13 @@ from tacit_services.testbed.simulated_run import Simulation
 
 from tacit import config
 from tests.conftest import ROOT
+from tests.helpers.nightly import nightly
 from tests.helpers.processes import environment
 from tests.system.examples.test_examples import trained
 
 FOLDER = ROOT / "examples" / "algorithms"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
+ASYNC = ("delay_adaptive", "fedadam")  # which are like each other over the broker
 MOST_LINES = 80
 
 
@@ -45,7 +47,8 @@ def test_all_of_them_are_short() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_conforms(name: str, folder: Path) -> None:
-    run = config.load(shortened(folder, name, 24))
+    uploads = config.load(folder / f"{name}.toml").define().traits.uploads
+    run = config.load(shortened(folder, name, 24 // uploads + 2))
     failed = [result for result in conform(Rehearsal(run, 1)) if result.why is not None]
     assert not failed
 
@@ -63,7 +66,7 @@ def test_it_learns_in_the_simulator(name: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ["dp_ftrl", "fedprox", *nightly("adaptive_clipping", *ASYNC)])
 def test_it_trains_over_the_broker(name: str, folder: Path, tmp_path: Path) -> None:
     file = shortened(folder, name, 200)
     summary, _ = trained(file, tmp_path / "out", environment(XDG_DATA_HOME=str(tmp_path / "home")))
