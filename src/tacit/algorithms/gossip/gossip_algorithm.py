@@ -8,7 +8,7 @@ from typing import ClassVar
 from tacit.algorithms.base.algorithm import Algorithm
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.labelled_records import LabelledRecords
-from tacit.algorithms.base.owner import Owner
+from tacit.algorithms.base.owner import EdgeFactory, Owner
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.gossip import worker
 from tacit.algorithms.gossip.adp2sgd import Peer
@@ -33,17 +33,8 @@ class GossipAlgorithm(Algorithm):
 
     def edge(self, definition: Definition[Gossip], owner: Owner) -> EdgeRole:
         """Return a peer."""
-        seed = definition.run.seed
-        return (owner.kind or Peer)(
-            owner.name,
-            owner.model,
-            owner.releaser,
-            owner.private_sum(worker.WAYS),
-            _settings(definition),
-            definition.algorithm.graph(definition.edges.count, seed),
-            seed=seed,
-            random=Chooser(f"{seed}/{owner.name}"),
-        )
+        chooser = Chooser(f"{definition.run.seed}/{owner.name}")
+        return _peer(definition, owner, Peer, random=chooser)
 
 
 class SyncAlgorithm(GossipAlgorithm):
@@ -51,16 +42,23 @@ class SyncAlgorithm(GossipAlgorithm):
 
     def edge(self, definition: Definition[Gossip], owner: Owner) -> EdgeRole:
         """Return a peer that waits for all others."""
-        seed = definition.run.seed
-        return (owner.kind or SyncPeer)(
-            owner.name,
-            owner.model,
-            owner.releaser,
-            owner.private_sum(worker.WAYS),
-            _settings(definition),
-            definition.algorithm.graph(definition.edges.count, seed),
-            seed=seed,
-        )
+        return _peer(definition, owner, SyncPeer)
+
+
+def _peer(
+    definition: Definition[Gossip], owner: Owner, kind: EdgeFactory, **more: Chooser
+) -> EdgeRole:
+    seed = definition.run.seed
+    return (owner.kind or kind)(
+        owner.name,
+        owner.model,
+        owner.releaser,
+        owner.private_sum(worker.WAYS),
+        _settings(definition),
+        definition.algorithm.graph(definition.edges.count, seed),
+        seed=seed,
+        **more,
+    )
 
 
 def _settings(definition: Definition[Gossip]) -> GossipSettings:
