@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import PydanticUserError, ValidationError
+from pydantic import PydanticUndefinedAnnotation, PydanticUserError, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from tacit.config.algorithm_contract import AlgorithmSection
@@ -84,7 +84,7 @@ def _check_settings(entry: str, settings: type[AlgorithmSection]) -> None:
     where = f"algorithm.entry={entry}: {settings.__name__}"
     try:
         settings.model_rebuild()
-    except PydanticUserError as error:
+    except (PydanticUndefinedAnnotation, PydanticUserError) as error:
         raise ConfigError(f"{where}: {str(error).splitlines()[0]}") from error
     inherited = next(kind for kind in settings.__mro__ if kind.__module__.startswith("tacit."))
     assert issubclass(inherited, AlgorithmSection)
