@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from tacit import config
+from tacit.config import RunFile
+from tests.conftest import ROOT
+from tests.helpers.run_files import toml
+from tests.schedules import follow
 from tests.schedules.disk import SimulatedDisk
-from tests.schedules.faults import Fault, Schedule, draw
+from tests.schedules.faults import EDGES, Fault, Schedule, draw
 from tests.schedules.follow import Simulation
 from tests.schedules.parts import Record, failure, first_failure, run_part
 from tests.schedules.planted import PLANTED
@@ -35,6 +41,26 @@ def with_faults(*faults: Fault) -> Schedule:
 
 def test_no_schedule_breaks_a_promise() -> None:
     assert run_part(range(SEEDS)).failures == {}
+
+
+@pytest.mark.parametrize("entry", ["fedadam:FedAdam", "fedprox:FedProx"])
+def test_none_breaks_a_promise_to_an_algorithm_of_ones_own(
+    entry: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update each, and rounds of local steps."""
+
+    @cache
+    def defined(updates: int, snapshot_every: int) -> RunFile:
+        text = toml(
+            run={"updates": updates, "snapshot_every": snapshot_every},
+            algorithm={"entry": entry},
+            edges={"count": EDGES, "wait": 5.0},
+            privacy={"epsilon": 60.0, "noise_multiplier": 0.8, "clip": 1.0, "batch": 32.0},
+        )
+        return config.parse(text, "test", folder=ROOT / "examples" / "algorithms")
+
+    monkeypatch.setattr(follow, "definition", defined)
+    assert run_part(range(SEEDS // 2)).failures == {}
 
 
 @pytest.mark.parametrize("plant", sorted(PLANTED))
