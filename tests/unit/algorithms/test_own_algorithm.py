@@ -102,6 +102,12 @@ def test_the_guard_bounds_gradients_and_watches_distances(tmp_path: Path) -> Non
             parsed(tmp_path, ENTRY, key, code=ruled)
 
 
+def test_a_rule_sees_no_gradient_without_noise(tmp_path: Path) -> None:
+    keys = ("privacy.noise_at = 'server'", "privacy.mechanism = 'gaussian'")
+    with pytest.raises(ConfigError, match=r"privacy\.noise_at=server: an own rule of local steps"):
+        parsed(tmp_path, ENTRY, *keys, code=RULED.format(module="own"))
+
+
 def test_a_site_states_the_code_of_the_rule_that_it_runs(tmp_path: Path) -> None:
     host = parsed(tmp_path, ENTRY, code=RULED.format(module="own"))
     section: Any = host.algorithm

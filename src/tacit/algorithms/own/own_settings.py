@@ -125,6 +125,11 @@ class AlgorithmSettings(TaskSettings):
                 f"privacy.mechanism={run.privacy.mechanism}: sums over a tree are of integers; use "
                 "discrete_gaussian at the edge"
             )
+        if run.privacy.noise_at == "server" and isinstance(self.task(), OwnStepsTask):
+            raise ValueError(
+                "privacy.noise_at=server: an own rule of local steps would see gradients without "
+                "noise; leave it at the edge"
+            )
         if run.privacy.noise_at == "server" and self.task().beside:
             raise ValueError(
                 "privacy.noise_at=server: there no edge clips a row, so none counts; leave out "
