@@ -8,6 +8,7 @@ from tacit import shown
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.laws import Laws
 from tacit.algorithms.base.owner import Owner
+from tacit.config.algorithm_contract import Sections
 from tacit.config.sections import Section
 from tacit.privacy.private_sum.choice import WAYS, Ways
 from tacit.protocol.messages import Update
@@ -56,6 +57,14 @@ class EdgeTask(Section):
     def beside(self) -> int:
         """Numbers of an update beside those of a model."""
         return 0
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where the task does not fit the run's noise or guard."""
+        if run.guard.norm_factor is not None:
+            raise ValueError(
+                f"guard.norm_factor={run.guard.norm_factor:g}: no bound is known of {self.kind}; "
+                "it is for gradients"
+            )
 
     @abstractmethod
     def role(self, owner: Owner, horizon: int, ways: Ways = WAYS) -> EdgeRole:

@@ -11,6 +11,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.laws import Laws
 from tacit.algorithms.base.owner import Owner
+from tacit.config.algorithm_contract import Sections
 from tacit.privacy.private_sum.choice import Ways
 from tacit.privacy.private_sum.counted import COUNTED_WAYS
 from tacit.privacy.private_sum.plain import WholeVector
@@ -59,6 +60,14 @@ class GradientTask(EdgeTask):
     def beside(self) -> int:
         """One number for the count."""
         return int(self.counts_clipped)
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where no edge clips a row, so that none counts."""
+        if self.counts_clipped and run.privacy.noise_at == "server":
+            raise ValueError(
+                "privacy.noise_at=server: there no edge clips a row, so none counts; leave out "
+                "counts_clipped"
+            )
 
     def role(self, owner: Owner, horizon: int, ways: Ways = GRADIENT_WAYS) -> EdgeRole:
         """Return a `GradientEdge`."""

@@ -14,6 +14,7 @@ from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.laws import Laws
 from tacit.algorithms.base.owner import Owner
 from tacit.algorithms.base.step_sizes import StepSizes
+from tacit.config.algorithm_contract import Sections
 from tacit.models import Model
 from tacit.privacy.policy import Positive
 from tacit.privacy.private_sum.choice import WAYS, Ways
@@ -55,6 +56,15 @@ class LocalStepsTask(StepSizes, EdgeTask):
     def relative(self) -> bool:
         """Whether it pushes distances."""
         return self.push == "distance"
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where the server would have to noise a whole model."""
+        super().agree(run)
+        if run.privacy.noise_at == "server" and self.push == "model":
+            raise ValueError(
+                'privacy.noise_at=server: the distance of a whole model is not bounded; push = "'
+                'distance"'
+            )
 
     def steps(self, most: int, edge: str, version: int) -> int:
         """Return H in [H_min, `most`], by the edge's name and τ: public, and always the same."""

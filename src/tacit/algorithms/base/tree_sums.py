@@ -10,6 +10,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.laws import Laws
 from tacit.algorithms.base.owner import Owner
+from tacit.config.algorithm_contract import Sections
 from tacit.models import Model
 from tacit.privacy.ledger.chain import Charge
 from tacit.privacy.private_sum.choice import WAYS, Ways
@@ -52,6 +53,16 @@ class TreeSumsTask(EdgeTask):
     def lawful(self) -> bool:
         """Whether an honest update has a law: a node's sum is of more than one batch."""
         return False
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError unless the sums are of integers, with noise at the edge."""
+        super().agree(run)
+        privacy = run.privacy
+        if privacy.mechanism not in ("discrete_gaussian", "none") or privacy.noise_at == "server":
+            raise ValueError(
+                f"privacy.mechanism={privacy.mechanism} at the {privacy.noise_at}: sums over a "
+                "tree are of integers; use discrete_gaussian at the edge"
+            )
 
     def role(self, owner: Owner, horizon: int, ways: Ways = WAYS) -> EdgeRole:
         """Return a `TreeSumsEdge`."""

@@ -112,34 +112,7 @@ class AlgorithmSettings(TaskSettings):
             )
         if run.privacy.clip is None and run.privacy.private:
             raise ValueError("privacy.clip: set it, to 2 for example")
-        if run.privacy.noise_at == "server" and not self.task().relative:
-            raise ValueError(
-                'privacy.noise_at=server: the distance of a whole model is not bounded; push = "'
-                'distance"'
-            )
-        if self.task().passes and (
-            run.privacy.mechanism not in ("discrete_gaussian", "none")
-            or run.privacy.noise_at == "server"
-        ):
-            raise ValueError(
-                f"privacy.mechanism={run.privacy.mechanism}: sums over a tree are of integers; use "
-                "discrete_gaussian at the edge"
-            )
-        if run.privacy.noise_at == "server" and isinstance(self.task(), OwnStepsTask):
-            raise ValueError(
-                "privacy.noise_at=server: an own rule of local steps would see gradients without "
-                "noise; leave it at the edge"
-            )
-        if run.privacy.noise_at == "server" and self.task().beside:
-            raise ValueError(
-                "privacy.noise_at=server: there no edge clips a row, so none counts; leave out "
-                "counts_clipped"
-            )
-        if run.guard.norm_factor is not None and not isinstance(self.task(), GradientTask):
-            raise ValueError(
-                f"guard.norm_factor={run.guard.norm_factor:g}: no bound is known of "
-                f"{self.task().kind}; it is for gradients"
-            )
+        self.task().agree(run)
         if self.edge is not None and _without_code(self.edge) != self.computes():
             raise ValueError(
                 f"algorithm.edge = {self.edge.toml()}: the algorithm's code asks for "

@@ -14,6 +14,7 @@ from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.laws import Laws
 from tacit.algorithms.base.local_steps import LocalStepsEdge, LocalStepsTask
 from tacit.algorithms.base.owner import Owner
+from tacit.config.algorithm_contract import Sections
 from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.privacy.private_sum.choice import WAYS, Ways
 from tacit.privacy.release import Steps
@@ -68,6 +69,15 @@ class OwnStepsTask(EdgeTask):
     def lawful(self) -> bool:
         """Whether an honest update has a law: nothing is known of what a rule does."""
         return False
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where a rule would see gradients without noise."""
+        super().agree(run)
+        if run.privacy.noise_at == "server":
+            raise ValueError(
+                "privacy.noise_at=server: an own rule of local steps would see gradients without "
+                "noise; leave it at the edge"
+            )
 
     def role(self, owner: Owner, horizon: int, ways: Ways = WAYS) -> EdgeRole:
         """Return the edge with the rule of its own folder.

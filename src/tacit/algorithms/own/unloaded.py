@@ -46,7 +46,12 @@ class Unloaded(AlgorithmSettings):
         return replace(super().traits(workers), usual_clip=None, released="when asked")
 
     def agree(self, run: Sections) -> None:
-        """Raise ValueError where a run file leaves out what its algorithm's code would fill in."""
+        """Raise ValueError where a run file leaves out what its algorithm's code would fill in.
+
+        So it does where an edge's task does not fit the run.
+        """
+        if self.edge is not None:
+            self.edge.agree(run)
         privacy = run.privacy
         calibrated = privacy.noise_multiplier is None
         missing = [
