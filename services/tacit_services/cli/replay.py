@@ -110,10 +110,13 @@ def fold(
 
     Raises DataError (no file, or no data of a vertical run), WireError (no journal, or altered).
     """
+    import torch
+
     from tacit.errors import ServiceError, WireError
     from tacit_services.display.progress import LongWork
     from tacit_services.journal.weights import Weights
 
+    torch.set_num_threads(1)  # as the aggregator: a sum over many numbers depends on it
     with opened(path, data, labels, salt, code) as (reader, _, model, role):
         header = reader.header
         schema = model.schema_hash()

@@ -9,6 +9,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.base.owner import EdgeFactory, Owner
 from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.server_trial import tried
 from tacit.algorithms.own.unloaded import Unloaded, UnloadedAlgorithm
 from tacit.config.algorithm_entries import HasSettings, built_in, is_own, own
@@ -69,4 +70,7 @@ def edge(
     as `private_sum`.
     """
     owner = Owner(name, data, model, releaser, device, rows_alone, kind, ways, definition.folder)
+    section = definition.algorithm
+    if isinstance(section, AlgorithmSettings):  # an edge runs none of an own algorithm's code
+        return section.task(definition.privacy.noise_at).role(owner, definition.run.updates)
     return algorithm(definition).edge(definition, owner)

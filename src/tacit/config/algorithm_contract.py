@@ -109,6 +109,13 @@ class AlgorithmSection(Section):
 
     name: str
 
+    def with_rule(self, folder: Path) -> dict[str, Any] | None:
+        """Return what a run file states, with the SHA-256 of a rule of the user's that edges run.
+
+        None: there is no such rule.
+        """
+        return None
+
     def traits(self, workers: int) -> Traits:
         """Return what the rest of the code may ask of it, in a run of `workers` workers."""
         raise NotImplementedError

@@ -133,7 +133,7 @@ def algorithm_section(content: Any, folder: Path, *, own_code: bool) -> Algorith
         )
     if is_own(name):
         return _own_section(content, folder, own_code=own_code)
-    if name not in BUILT_IN:
+    if not isinstance(name, str) or name not in BUILT_IN:
         raise _complaint(content, name)
     return _read(built_in(name), content)
 
@@ -152,7 +152,11 @@ def _own_section(content: dict[str, Any], folder: Path, *, own_code: bool) -> Al
     stated = content.get("code", digest)
     if stated != digest:
         raise ConfigError(other_code(content["name"], stated, digest))
-    return _read(algorithm, content | {"code": digest})
+    section = _read(algorithm, content | {"code": digest})
+    with_rule = section.with_rule(folder)
+    if with_rule is not None and with_rule != section.as_stated():
+        return _read(algorithm, with_rule)
+    return section
 
 
 def _read(algorithm: type[HasSettings], content: dict[str, Any]) -> AlgorithmSection:

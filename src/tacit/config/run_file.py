@@ -321,4 +321,6 @@ def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> Ru
 def _centralised(content: dict[str, Any]) -> bool:
     algorithm = content.get("algorithm")
     name = algorithm.get("name") if isinstance(algorithm, dict) else None
-    return name in BUILT_IN and name in built_in(name).settings.centralised
+    return (
+        isinstance(name, str) and name in BUILT_IN and name in built_in(name).settings.centralised
+    )

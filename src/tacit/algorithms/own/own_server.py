@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
@@ -85,6 +86,11 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
         self._moved = False
         with calling(self._entry, "step"):
             self.step(update, tau)
+        if not (isinstance(self.clip, float | int) and math.isfinite(self.clip)):
+            raise ConfigError(
+                f"algorithm.entry={self._entry}: step set clip to {self.clip!r}; a finite number "
+                "was expected"
+            )
         self.clip = min(max(self.clip, self._clip_bounds[0]), self._clip_bounds[1])
         if self.clip != clip:
             self._clips.change(self.version, self.clip)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -25,6 +26,7 @@ from tacit.config.algorithm_contract import USUAL_CLIP, Sections
 from tacit.config.complaints import one_line
 from tacit.config.traits import Traits, in_several
 from tacit.privacy.release import NoiseAt
+from tacit.user_code import entry_digest
 
 EDGE_TASKS: tuple[type[EdgeTask], ...] = (GradientTask, LocalStepsTask, TreeSumsTask, OwnStepsTask)
 StatedTask = Annotated[
@@ -53,9 +55,10 @@ class AlgorithmSettings(TaskSettings):
     @classmethod
     def _as_stated(cls, content: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
         """Hold what the run file states: a site that cannot check it must name the same run."""
+        stated = copy.deepcopy(content)  # a validator of the user's may write into it
         section = handler(content)
-        if isinstance(content, dict):
-            section._stated = copy.deepcopy(content)
+        if isinstance(stated, dict):
+            section._stated = stated
         return section
 
     @model_serializer(mode="plain")
@@ -73,15 +76,17 @@ class AlgorithmSettings(TaskSettings):
 
     def task(self, noise_at: NoiseAt = "edge") -> EdgeTask:
         """Return what an edge computes for one update."""
-        if self.edge is not None:
-            return self.edge
+        return self.edge or self.asked()
+
+    def asked(self) -> EdgeTask:
+        """Return what `computes` asks for. Raises ValueError, ConfigError."""
         try:
             with calling(self.name, "computes"):
                 task = self.computes()
         except ValidationError as error:
             complaint = one_line(error, EdgeTask)
             raise ValueError(f"algorithm.entry={self.name}: computes(): {complaint}") from error
-        if not isinstance(task, EdgeTask):
+        if type(task) not in EDGE_TASKS:
             raise ValueError(
                 f"algorithm.entry={self.name}: computes() gave a {type(task).__name__}; return a "
                 "task, as GradientTask()"
@@ -113,11 +118,24 @@ class AlgorithmSettings(TaskSettings):
         if run.privacy.clip is None and run.privacy.private:
             raise ValueError("privacy.clip: set it, to 2 for example")
         self.task().agree(run)
-        if self.edge is not None and _without_code(self.edge) != self.computes():
+        if self.edge is not None and _without_code(self.edge) != self.asked():
             raise ValueError(
                 f"algorithm.edge = {self.edge.toml()}: the algorithm's code asks for "
-                f"{self.computes().toml()}"
+                f"{self.asked().toml()}"
             )
+
+    def with_rule(self, folder: Path) -> dict[str, Any]:
+        """Return what the run file states, with the SHA-256 of a rule that edges run.
+
+        So everybody agrees on the rule's code, wherever it stands. Raises ConfigError where it is
+        missing.
+        """
+        task = self.task()
+        if not isinstance(task, OwnStepsTask) or task.code is not None:
+            return self.as_stated()
+        code = entry_digest(task.entry, folder, "algorithm.edge.entry")
+        edge = {"kind": task.kind} | task.model_dump(exclude_defaults=True) | {"code": code}
+        return self.as_stated() | {"edge": edge}
 
 
 def _without_code(task: EdgeTask) -> EdgeTask:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.laws import Laws
 from tacit.algorithms.base.local_steps import LocalStepsEdge, LocalStepsTask
 from tacit.algorithms.base.owner import Owner
+from tacit.algorithms.own.own_code import calling, like_model
 from tacit.config.algorithm_contract import Sections
 from tacit.errors import FROM_OWN_CODE, ConfigError
 from tacit.privacy.private_sum.choice import WAYS, Ways
@@ -99,13 +101,16 @@ class OwnStepsTask(EdgeTask):
                 f"algorithm.edge.code={self.code}: the code of {self.entry} here has SHA-256 "
                 f"{loaded.digest}"
             )
+        kind = loaded.target
+        if not (loaded.from_folder and isinstance(kind, type) and issubclass(kind, LocalRule)):
+            raise ConfigError(
+                f"{where}: is no class derived from tacit.algorithms.LocalRule, beside the run file"
+            )
         try:
-            rule = loaded.target(**self.keys)
+            rule = kind(**self.keys)
         except FROM_OWN_CODE as error:
             why = f"calling it with algorithm.edge.keys failed: {error}"
             raise ConfigError(f"{where}: {why}") from error
-        if not isinstance(rule, LocalRule):
-            raise ConfigError(f"{where}: is no tacit.algorithms.LocalRule")
         return rule
 
     def law(self, laws: Laws, update: Update, clip: float, horizon: int) -> Law:
@@ -121,23 +126,31 @@ class OwnStepsEdge(LocalStepsEdge):
         fixed = LocalStepsTask(steps_min=task.steps, push="distance")
         super().__init__(fixed, *arguments)
         self.rule = rule
+        self.entry = task.entry
 
     def steps(self, message: GlobalModel) -> Steps:
         """Return H steps of the rule from the model in `message`."""
         numbers = iter(range(self.task.most_steps))
+        entry = self.entry
 
         def advance(params: Tensor, gradient: Tensor) -> Tensor:
-            return checked(self.rule.step(params, gradient, message.params, next(numbers)), params)
+            given = params.clone(), gradient.clone(), message.params.clone()
+            with calling(entry, "step of the rule"):
+                moved = self.rule.step(*given, next(numbers))
+            return plain_tensor(entry, moved, params)
 
         return Steps(message.clip, self.task.most_steps, message.params, advance, delta=True)
 
 
-def checked(moved: object, params: Tensor) -> Tensor:
-    """Return what a rule gave. Raises ConfigError unless it is a tensor like `params` (d,)."""
-    if not isinstance(moved, Tensor) or (moved.shape, moved.dtype) != (params.shape, params.dtype):
-        shape = getattr(moved, "shape", type(moved).__name__)
+def plain_tensor(entry: str, moved: object, params: Tensor) -> Tensor:
+    """Return a copy of what a rule gave.
+
+    A class derived from Tensor would see what private rows are multiplied with, so there is none.
+    Raises ConfigError unless it is a plain tensor like `params` (d,), of finite numbers.
+    """
+    if type(moved) is not Tensor or moved.layout != torch.strided:
         raise ConfigError(
-            f"algorithm.edge.entry: the rule's step gave {shape}, and a float32 tensor of shape "
-            f"{tuple(params.shape)} was expected"
+            f"algorithm.edge.entry={entry}: the rule's step gave a {type(moved).__name__}; return "
+            "a plain tensor"
         )
-    return moved
+    return like_model(entry, "step of the rule", moved.detach().clone(), params)
