@@ -109,6 +109,10 @@ class AlgorithmSection(Section):
 
     name: str
 
+    def lacking(self, privacy: Privacy) -> list[str]:
+        """Return the keys that a run file must state where an own algorithm's code is not here."""
+        return []
+
     def with_rule(self, folder: Path) -> dict[str, Any] | None:
         """Return what a run file states, with the SHA-256 of a rule of the user's that edges run.
 

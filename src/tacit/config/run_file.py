@@ -131,6 +131,11 @@ class RunFile(Section):
         rows = self.data.public_size(workers, self.algorithm.columns)
         privacy = derived_defaults.with_whole_batch(self.privacy, rows, traits.passes)
         if context.get("written", False):
+            if missing := self.algorithm.lacking(self.privacy):
+                raise ValueError(
+                    f"algorithm.entry={self.algorithm.name}: its code is not here, so the run file "
+                    f"must state {' and '.join(missing)}"
+                )
             privacy = derived_defaults.filled(privacy, traits, self.run.updates, workers, rows)
         if privacy is not self.privacy:
             filled = self.model_copy(update={"privacy": privacy})

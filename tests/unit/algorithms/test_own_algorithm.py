@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from tacit import config
-from tacit.algorithms import registry
+from tacit.algorithms import LocalRule, OwnStepsTask, registry
+from tacit.algorithms.own.own_steps import plain_tensor
 from tacit.config import RunFile
+from tacit.config.fingerprint import differences
 from tacit.errors import ConfigError
 from tests.unit.conformance.test_suite import RIGHT, RULED
 
@@ -128,3 +130,83 @@ def test_a_site_states_the_code_of_the_rule_that_it_runs(tmp_path: Path) -> None
     rule = task.rule(site)
     moved = rule.step(torch.zeros(3), torch.ones(3), torch.zeros(3), 0)
     assert torch.allclose(moved, torch.full((3,), -0.1))
+
+
+def rule_of(entry: str, folder: Path, **keys: object) -> LocalRule:
+    return OwnStepsTask.model_validate({"kind": "own steps", "entry": entry, "keys": keys}).rule(
+        folder
+    )
+
+
+@pytest.mark.parametrize("entry", ["numpy:load", "torch.hub:load", "own:RULES", "own:OwnServer"])
+def test_only_a_rule_beside_the_run_file_is_ever_called(entry: str, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(RULED.format(module="own") + "\nRULES = print\n")
+    with pytest.raises(ConfigError, match=r"is no class derived from tacit\.algorithms\.LocalRule"):
+        rule_of(entry, tmp_path, file="rows.npy")
+
+
+def test_a_tensor_of_another_class_sees_no_private_number() -> None:
+    class Spy(torch.Tensor):
+        pass
+
+    params = torch.zeros(3)
+    for moved in (params.as_subclass(Spy), params.to_sparse(), None):
+        with pytest.raises(ConfigError, match="return a plain tensor"):
+            plain_tensor("own:Rule", moved, params)
+    with pytest.raises(ConfigError, match="not finite"):
+        plain_tensor("own:Rule", params / 0, params)
+    asked = torch.ones(3, requires_grad=True)
+    plain = plain_tensor("own:Rule", asked, params)
+    assert not plain.requires_grad
+    assert plain.data_ptr() != asked.data_ptr()
+
+
+def test_a_rule_is_part_of_what_everybody_agrees_on(tmp_path: Path) -> None:
+    """The algorithm's file does not import the rule's."""
+    rule, rest = RULED.format(module="rules").split("class OwnSettings", 1)
+    (tmp_path / "rules.py").write_text(rule)
+    code = rule.partition("class Rule")[0] + "class OwnSettings" + rest
+    first = parsed(tmp_path, ENTRY, code=code)
+    (tmp_path / "rules.py").write_text(rule.replace("0.5", "0.6"))
+    other = parsed(tmp_path, ENTRY, code=code)
+    assert first.agreed() != other.agreed()
+    assert first.fingerprint() != other.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "edge", ['{kind = "gradient", counts_clipped = true}', '{kind = "tree sums"}']
+)
+def test_a_site_refuses_a_task_that_does_not_fit_its_noise(edge: str, tmp_path: Path) -> None:
+    keys = (
+        ENTRY,
+        f"algorithm.edge = {edge}",
+        "privacy.pushes = 10",
+        "privacy.clip = 1.0",
+        'privacy.noise_at = "server"',
+        'privacy.mechanism = "gaussian"',
+    )
+    text = RUN if "gradient" in edge else RUN.replace("privacy.batch = 32\n", "")
+    with pytest.raises(ConfigError, match=r"at the server|noise_at=server"):
+        config.parse(text + "\n".join(keys), "test", folder=tmp_path)
+
+
+def test_a_journal_with_the_default_of_pushes_is_read(tmp_path: Path) -> None:
+    run = parsed(tmp_path, ENTRY, "privacy.pushes = 1000")
+    again = RunFile.model_validate(differences(run), context={"folder": tmp_path})
+    assert again.fingerprint() == run.fingerprint()
+
+
+def test_an_edge_runs_no_task_that_is_not_tacits(tmp_path: Path) -> None:
+    own = RIGHT.replace(
+        "class OwnSettings(AlgorithmSettings):",
+        "from tacit.algorithms import GradientTask\n\nclass Mine(GradientTask):\n    pass\n\n"
+        "class OwnSettings(AlgorithmSettings):\n    def computes(self):\n        return Mine()\n",
+    )
+    with pytest.raises(ConfigError, match=r"computes\(\) gave a Mine; return a task"):
+        parsed(tmp_path, ENTRY, code=own)
+
+
+@pytest.mark.parametrize("name", ['["x"]', "{a = 1}", "3"])
+def test_a_name_that_is_no_text_is_not_known(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"algorithm\.name.*is not known"):
+        parsed(tmp_path, f"algorithm.name = {name}")

@@ -22,6 +22,7 @@ from tacit.config.algorithm_contract import Sections
 from tacit.config.algorithm_entries import other_code, own
 from tacit.config.complaints import one_line
 from tacit.config.definition import Definition
+from tacit.config.sections import Privacy
 from tacit.config.traits import Traits
 from tacit.errors import ConfigError
 from tacit.models import Model
@@ -45,30 +46,22 @@ class Unloaded(AlgorithmSettings):
             return Traits(released="when asked")
         return replace(super().traits(workers), usual_clip=None, released="when asked")
 
-    def agree(self, run: Sections) -> None:
-        """Raise ValueError where a run file leaves out what its algorithm's code would fill in.
-
-        So it does where an edge's task does not fit the run.
-        """
-        if self.edge is not None:
-            self.edge.agree(run)
-        privacy = run.privacy
-        calibrated = privacy.noise_multiplier is None
-        missing = [
-            key
-            for key, lacking in (
-                ("privacy.clip", privacy.clip is None),
-                ("privacy.pushes", calibrated and "pushes" not in privacy.model_fields_set),
-            )
-            if lacking and privacy.private
-        ]
+    def lacking(self, privacy: Privacy) -> list[str]:
+        """Return what the algorithm's code would fill in, as far as the run file leaves it out."""
+        missing = []
+        if privacy.private and privacy.clip is None:
+            missing.append("privacy.clip")
+        calibrated = privacy.private and privacy.noise_multiplier is None
+        if calibrated and "pushes" not in privacy.model_fields_set:
+            missing.append("privacy.pushes")
         if isinstance(self.edge, OwnStepsTask) and self.edge.code is None:
             missing.append("algorithm.edge.code, the SHA-256 of the rule that you have read")
-        if missing:
-            raise ValueError(
-                f"algorithm.entry={self.name}: its code is not here, so the run file must state "
-                f"{' and '.join(missing)}"
-            )
+        return missing
+
+    def agree(self, run: Sections) -> None:
+        """Raise ValueError where the edge's task does not fit the run."""
+        if self.edge is not None:
+            self.edge.agree(run)
 
 
 class UnloadedAlgorithm(ServerAlgorithm):
