@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from tacit import rounding
-from tacit.algorithms import AlgorithmSettings, OwnStepsTask, registry
+from tacit.algorithms import AlgorithmSettings, registry
+from tacit.algorithms.own.unloaded import Unloaded
 from tacit.config import RunFile
 from tacit.config.algorithm_entries import is_own
 from tacit.config.definition import Definition
@@ -34,7 +35,6 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release import Plan, Releaser
 from tacit.protocol.messages import GlobalModel
-from tacit.user_code import entry_digest
 from tacit_services.display.progress import SlowSteps
 from tacit_services.project import layer_times, row_trial
 from tacit_services.settings import policy_beside
@@ -77,7 +77,8 @@ def check(
         run.source.check(root, only)
     definition.metrics()
     model = definition.build_model()
-    if is_own(definition.algorithm.name):
+    here = not isinstance(definition.algorithm, Unloaded)  # a site needs none of its code
+    if here and is_own(definition.algorithm.name):
         registry.server(definition, model)  # it is tried
     plan = definition.plans.plan(0)
     began = time.perf_counter()
@@ -272,12 +273,12 @@ def _budget(plan: Plan, ledgers: list[own_budget.Left], home: Path) -> Iterator[
 def _for_sites(definition: Definition[Any]) -> Iterator[tuple[str, str]]:
     """Tell what a run file must state for sites that have none of an own algorithm's code."""
     section = definition.algorithm
+    if isinstance(section, Unloaded):
+        yield "algorithm", f"{section.name}, whose code is not here"
+        return
     if not isinstance(section, AlgorithmSettings):
         return
     task = section.task()
-    if isinstance(task, OwnStepsTask):
-        code = entry_digest(task.entry, definition.folder, "algorithm.edge.entry")
-        task = task.model_copy(update={"code": code})
     privacy = definition.privacy
     keys = [f"algorithm.edge = {task.toml()}", f"privacy.clip = {privacy.constant_clip:g}"]
     if privacy.noise_multiplier is None:
