@@ -50,6 +50,7 @@ def test_a_name_with_a_colon_is_an_entry(tmp_path: Path) -> None:
     [
         ((ENTRY, "algorithm.learnin_rate = 1"), "algorithm.learnin_rate=1: unknown key"),
         ((ENTRY, 'algorithm.learning_rate = "a"'), "algorithm.learning_rate='a': "),
+        ((ENTRY, "algorithm.learning_rate = inf"), "learning_rate=inf: use text, a finite number"),
         ((ENTRY, 'algorithm.name = "mapa"'), "name and entry: state one of them"),
         (('algorithm.entry = "own"',), "algorithm.entry='own': expected"),
         (('algorithm.entry = "other:Own"',), "algorithm.entry=other:Own: no module other"),

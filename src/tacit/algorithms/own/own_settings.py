@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -58,6 +59,7 @@ class AlgorithmSettings(TaskSettings):
         stated = copy.deepcopy(content)  # a validator of the user's may write into it
         section = handler(content)
         if isinstance(stated, dict):
+            _refuse_unnameable(stated)
             section._stated = stated
         return section
 
@@ -136,6 +138,17 @@ class AlgorithmSettings(TaskSettings):
         code = entry_digest(task.entry, folder, "algorithm.edge.entry")
         edge = {"kind": task.kind} | task.model_dump(exclude_defaults=True) | {"code": code}
         return self.as_stated() | {"edge": edge}
+
+
+def _refuse_unnameable(stated: dict[str, Any]) -> None:
+    """Raise ValueError for a key whose value cannot be in a run's name: no date, no inf or nan."""
+    for key, value in stated.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{key}={value}: use text, a finite number, a list or a table") from (
+                error
+            )
 
 
 def _without_code(task: EdgeTask) -> EdgeTask:
