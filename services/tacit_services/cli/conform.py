@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tacit.config import RunFile
 
 app = typer.Typer(name="conform", no_args_is_help=True)
-# A run that plays in seconds. Each of its numbers may be another in --run.
+# A run that plays in seconds. --run names a file with other numbers.
 _RUN = """
 [run]
 updates = 24

@@ -55,10 +55,11 @@ class Rehearsal:
         self.run = run
         self.definition = run.define()
         if self.definition.algorithm.worker != "edge" or self.definition.algorithm.columns:
-            raise ConfigError("tacit conform: only of algorithms whose workers are edges")
+            raise ConfigError("tacit conform: checks algorithms whose workers are edges only")
         self.model = self.definition.build_model()
         self.schema = self.model.schema_hash()
-        self.server = self.new_server()
+        self.server = registry.server(self.definition, self.model)  # it has been tried
+        self._algorithm = registry.algorithm(self.definition)
         parts = simulated_run.rows_by_edge(self.definition, None)
         self.edges: dict[str, EdgeRole] = {
             f"edge-{number}": simulated_run.edge(self.definition, self.model, number, part)
@@ -76,7 +77,7 @@ class Rehearsal:
 
     def new_server(self) -> ServerRole:
         """Return the run's server role at its beginning."""
-        return registry.server(self.definition, self.model)
+        return self._algorithm.server(self.definition, self.model)
 
     def play(self) -> None:
         """Play the run to its end. Raises ConfigError where it makes no progress."""

@@ -73,7 +73,7 @@ def _again(folder: Path, place: Path) -> Iterator[str]:
     for at, number in enumerate(tensors["numbers"].tolist()):
         params, gradient, start, gave = (tensors[f"{at}/{part}"] for part in range(4))
         if not torch.equal(rule.step(params, gradient, start, number), gave):
-            yield f"step {at} of the rule is another where the process has no rows"
+            yield f"step {at} of the rule differs in a process without rows"
             return
 
 

@@ -16,6 +16,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -37,7 +38,6 @@ from tacit.protocol.messages import Hello, Retired, Update
 from tacit.simulation.client_server import received
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.snapshots import Saving
-from tacit_services.conformance.inline import InlineExecutor
 from tacit_services.conformance.played_run import RUN, RecordedEntry, Rehearsal, digest
 from tacit_services.conformance.rule import differs
 from tacit_services.journal import snapshot_file
@@ -209,12 +209,13 @@ def _writes_nowhere(rehearsal: Rehearsal) -> None:
 def _kills(rehearsal: Rehearsal) -> None:
     """Check that each message counts once, with kills of the aggregator and messages sent twice."""
     end = digest(rehearsal.server)
-    for seed in range(KILLS):
-        role = _killed(rehearsal, Random(seed))
-        _equal(end, role, f"the run with kills of seed {seed}")
+    with ThreadPoolExecutor(1) as saver:
+        for seed in range(KILLS):
+            role = _killed(rehearsal, Random(seed), saver)
+            _equal(end, role, f"the run with kills of seed {seed}")
 
 
-def _killed(rehearsal: Rehearsal, random: Random) -> str:
+def _killed(rehearsal: Rehearsal, random: Random, saver: Executor) -> str:
     runs: dict[str, MemoryRun] = {}
 
     def started() -> RunJournal:
@@ -228,7 +229,7 @@ def _killed(rehearsal: Rehearsal, random: Random) -> str:
             MemoryStore(RUN, limits, runs),
             fingerprint=rehearsal.definition.fingerprint,
             snapshot_every=1 << 20,
-            saving=Saving(InlineExecutor()),
+            saving=Saving(saver),
         )
         journal.take_over()
         return journal

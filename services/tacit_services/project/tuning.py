@@ -32,7 +32,7 @@ from tacit_services.identity.public_files import overlaps
 from tacit_services.testbed.simulated_run import Simulation
 
 _SMALLER_IS_BETTER = ("rmse", "mae", "perplexity", "log_loss", "deviance", "nll")
-# Bounds of what is searched whatever the algorithm, along a logarithmic scale.
+# Bounds of what is searched for every algorithm, along a logarithmic scale.
 _CLIP = (0.03, 10.0)
 _SHARES = (0.005, 0.3)  # bounds of the batch, as a part of an edge's rows
 PUSHES = "privacy.pushes"

@@ -13,6 +13,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.laws import Laws
 from tacit.algorithms.base.owner import Owner
+from tacit.algorithms.base.step_settings import steps_in_order
 from tacit.algorithms.base.step_sizes import StepSizes
 from tacit.config.algorithm_contract import Sections
 from tacit.models import Model
@@ -43,8 +44,7 @@ class LocalStepsTask(StepSizes, EdgeTask):
 
     @model_validator(mode="after")
     def _order(self) -> Self:
-        if self.steps_max is not None and self.steps_max < self.steps_min:
-            raise ValueError(f"steps_max={self.steps_max} is below steps_min={self.steps_min}")
+        steps_in_order(self.steps_min, self.steps_max)
         return self
 
     @property

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from tacit.algorithms.base.algorithm import TaskSettings
 from tacit.algorithms.base.local_steps import LocalStepsTask
-from tacit.algorithms.base.step_settings import local_steps_agree
+from tacit.algorithms.base.step_settings import local_steps_agree, steps_in_order
 from tacit.algorithms.base.step_sizes import StepSizes
 from tacit.config.algorithm_contract import RATES, USUAL_CLIP, Sections
 from tacit.config.traits import Traits, in_several
@@ -79,8 +79,7 @@ class FedAsync(StepSizes, TaskSettings):
 
     @model_validator(mode="after")
     def _order(self) -> Self:
-        if self.steps_max is not None and self.steps_max < self.steps_min:
-            raise ValueError(f"steps_max={self.steps_max} is below steps_min={self.steps_min}")
+        steps_in_order(self.steps_min, self.steps_max)
         return self
 
     @property

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import TypeVar
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
@@ -18,8 +17,6 @@ from tacit.config.definition import Definition
 from tacit.config.traits import Traits, in_several
 from tacit.models import Model
 from tacit.privacy.policy import Positive
-from tacit.protocol.messages import Update
-from tacit.robust.law import Law
 
 
 class RoundSettings(AlgorithmSettings):
@@ -57,7 +54,7 @@ class RoundSettings(AlgorithmSettings):
 S = TypeVar("S", bound=RoundSettings)
 
 
-class AlgorithmRounds(SavedState, RoundServer, Generic[S]):
+class AlgorithmRounds(SavedState[S], RoundServer):
     """A server whose `combine` is the algorithm's rule: it makes a model of a round's answers.
 
     A round asks `clients` edges, and ends when all have answered, or at its deadline if a quorum
@@ -74,32 +71,13 @@ class AlgorithmRounds(SavedState, RoundServer, Generic[S]):
             quorum=a.quorum,
             deadline_s=a.deadline_s,
         )
-        self.settings = a
-        self.task = a.task(definition.privacy.noise_at)
-        self._entry = a.name
-        with calling(self._entry, "begin"):
-            self.begin()
-
-    def begin(self) -> None:
-        """Give the attributes of `saved` their first values."""
+        self.begin_own(definition)
 
     def made_of(self, answers: list[Tensor]) -> Tensor:
         """Return what `combine` makes of a round. Raises ConfigError for what is no model."""
         with calling(self._entry, "combine"):
             combined = self.combine(answers)
         return like_model(self._entry, "combine", combined, self.params)
-
-    def learning_rate(self) -> float:
-        """Return the present step size, to show to people."""
-        return float(getattr(self.settings, "learning_rate", 1.0))
-
-    def base(self, update: Update) -> Tensor:
-        """Return 0: an update is a gradient or a distance."""
-        return torch.zeros_like(self.params)
-
-    def law(self, update: Update) -> Law:
-        """Return the law of the edge's task."""
-        return self.task.law(self.laws, update, self.clip, self.horizon)
 
     def schedule(self) -> dict[str, float]:
         """Return C, the step size, and how far the round has come."""

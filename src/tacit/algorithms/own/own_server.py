@@ -5,27 +5,21 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, Generic, TypeVar
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from tacit.algorithms.base.clip_history import ClipHistory
-from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.own.own_code import calling, like_model
-from tacit.algorithms.own.own_settings import AlgorithmSettings
-from tacit.algorithms.own.saved_state import SavedState
+from tacit.algorithms.own.saved_state import S, SavedState
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError
 from tacit.models import Model
 from tacit.privacy.private_sum.counted import share_within
 from tacit.protocol.messages import Outgoing, Update
-from tacit.robust.law import Law
-
-S = TypeVar("S", bound=AlgorithmSettings)
 
 
-class AlgorithmServer(SavedState, ServerRole, Generic[S]):
+class AlgorithmServer(SavedState[S]):
     """A server whose `step` is the algorithm's rule.
 
     A rule reads `settings`, the run file's, `params` x_t (float32 (d,)), `version` t, `clip` C,
@@ -39,20 +33,13 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
 
     def __init__(self, definition: Definition[S], model: Model) -> None:
         super().__init__(definition, model)
-        self.settings = definition.algorithm
-        self.task = definition.algorithm.task(definition.privacy.noise_at)
         self.max_staleness = definition.algorithm.max_staleness
         self.within = 1.0  # estimated share of units within C, of the latest update
         self._moved = False  # in the present step
         self._beside = definition.traits.beside
         self._clip_bounds = definition.privacy.clip_min, definition.privacy.clip_max
         self._clips = ClipHistory(self.clip)
-        self._entry = definition.algorithm.name
-        with calling(self._entry, "begin"):
-            self.begin()
-
-    def begin(self) -> None:
-        """Give the attributes of `saved` their first values."""
+        self.begin_own(definition)
 
     @abstractmethod
     def step(self, update: Update, tau: int) -> None:
@@ -72,10 +59,6 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
         self._moved = True
         self.params = like_model(self._entry, "step", params, self.params)
         self.version += 1
-
-    def learning_rate(self) -> float:
-        """Return the present step size, to show to people."""
-        return float(getattr(self.settings, "learning_rate", 1.0))
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
         """Take one step, and answer the edge with the model."""
@@ -99,15 +82,6 @@ class AlgorithmServer(SavedState, ServerRole, Generic[S]):
     def clip_at(self, version: int) -> float:
         """Return the C that went out with the model of this version."""
         return self._clips.at(version)
-
-    def base(self, update: Update) -> Tensor:
-        """Return 0: an update is a gradient or a distance."""
-        return torch.zeros_like(self.params)
-
-    def law(self, update: Update) -> Law:
-        """Return the law of the edge's task at the C that went out with its model."""
-        clip = self.clip_at(update.base_version)
-        return self.task.law(self.laws, update, clip, self.horizon)
 
     def schedule(self) -> dict[str, float]:
         """Return C and the step size."""

@@ -1,16 +1,24 @@
-"""What a server of one's own adds to its state, saved by name."""
+"""What the servers of a user's own algorithms share: their settings, and a state saved by name."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
 from torch import Tensor
 
-from tacit.algorithms.base.server import Fold
+from tacit.algorithms.base.server import ServerRole
+from tacit.algorithms.own.own_code import calling
+from tacit.algorithms.own.own_settings import AlgorithmSettings
+from tacit.config.definition import Definition
 from tacit.errors import ConfigError
+from tacit.protocol.messages import Update
+from tacit.robust.law import Law
+
+S = TypeVar("S", bound=AlgorithmSettings)
 
 
-class SavedState(Fold):
+class SavedState(ServerRole, Generic[S]):
     """A server whose attributes named in `saved` are part of its state.
 
     An attribute may be a tensor, a list of tensors, or a value that JSON has. Give it a new value
@@ -18,6 +26,30 @@ class SavedState(Fold):
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
+
+    def begin_own(self, definition: Definition[S]) -> None:
+        """Take the settings, and let the user's own `begin` follow. Raises ConfigError."""
+        self.settings = definition.algorithm
+        self.task = definition.algorithm.task(definition.privacy.noise_at)
+        self._entry = definition.algorithm.name
+        with calling(self._entry, "begin"):
+            self.begin()
+
+    def begin(self) -> None:
+        """Give the attributes of `saved` their first values."""
+
+    def learning_rate(self) -> float:
+        """Return the present step size, to show to people."""
+        return float(getattr(self.settings, "learning_rate", 1.0))
+
+    def base(self, update: Update) -> Tensor:
+        """Return 0: an update is a gradient or a distance."""
+        return torch.zeros_like(self.params)
+
+    def law(self, update: Update) -> Law:
+        """Return the law of the edge's task at the C that went out with its model."""
+        clip = self.clip_at(update.base_version)
+        return self.task.law(self.laws, update, clip, self.horizon)
 
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the server's state, with the attributes of `saved`."""
