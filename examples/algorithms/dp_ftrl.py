@@ -3,7 +3,7 @@
 Paper: Kairouz et al., "Practical and Private (Deep) Learning Without Sampling or Shuffling"
 (arXiv:2103.00039), Algorithm 1. Each edge has a tree; each update is applied when it comes.
 
-Here nodes are T (noisy sums of 2^k gradients), start is θ_0, past the sum of passes that are over.
+Here nodes are T (noisy sums of 2^k gradients), first is θ_0, past the sum of passes that are over.
 """
 
 from itertools import compress
@@ -40,11 +40,11 @@ class FtrlSettings(AlgorithmSettings):
 class FtrlServer(AlgorithmServer[FtrlSettings]):
     """Holds the newest nodes of every edge's tree; their sum is that of all its gradients."""
 
-    saved = ("start", "past", "nodes", "places", "at")
+    saved = ("first", "past", "nodes", "places", "at")
 
     def begin(self) -> None:
         """Begin without a gradient."""
-        self.start = self.params
+        self.first = self.params
         self.past = torch.zeros_like(self.params)
         self.nodes: list[torch.Tensor] = []
         self.places: list[list[str | int]] = []  # of each node: its edge, and k
@@ -62,7 +62,7 @@ class FtrlServer(AlgorithmServer[FtrlSettings]):
         self._drop(update.edge, level)
         self.nodes = [*self.nodes, update.vector]
         self.places = [*self.places, [update.edge, level]]
-        self.move(self.start - self.settings.learning_rate * sum(self.nodes, self.past))
+        self.move(self.first - self.settings.learning_rate * sum(self.nodes, self.past))
 
     def _drop(self, edge: str, level: int) -> torch.Tensor:
         """Drop the edge's nodes of k < `level`; return their sum."""

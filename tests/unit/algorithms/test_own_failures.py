@@ -58,6 +58,11 @@ BROKEN = {
         "    saved = ('velocty',)\n    def step",
         "saved: velocty: the server",
     ),
+    "tacits_name": (
+        "    def step",
+        "    saved = ('start',)\n    def step",
+        "saved: start: is a name of tacit's own",
+    ),
     "json": (
         "    def step",
         "    saved = ('names',)\n    names = {1}\n    def step",

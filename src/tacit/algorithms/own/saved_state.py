@@ -32,6 +32,13 @@ class SavedState(ServerRole, Generic[S]):
         self.settings = definition.algorithm
         self.task = definition.algorithm.task(definition.privacy.noise_at)
         self._entry = definition.algorithm.name
+        tacits = [kind for kind in type(self).__mro__ if kind.__module__.startswith("tacit.")]
+        for name in self.saved:
+            if name in vars(self) or any(name in vars(kind) for kind in tacits):
+                raise ConfigError(
+                    f"algorithm.entry={self._entry}: saved: {name}: is a name of tacit's own; name "
+                    "yours otherwise"
+                )
         with calling(self._entry, "begin"):
             self.begin()
 
