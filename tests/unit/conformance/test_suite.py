@@ -112,7 +112,11 @@ BROKEN = {
         "self.count = next(COUNT)",
         {"schedule", "replay", "snapshots", "kills", "simulator"},
     ),
-    "hashes": (TAKEN, TAKEN + " * (hash(update.edge) % 1000003 / 1000003)", {"replay in another process"}),
+    "hashes": (
+        TAKEN,
+        TAKEN + " * (hash(update.edge) % 1000003 / 1000003)",
+        {"replay in another process"},
+    ),
     "writes": (TAKEN, "self.momentum.mul_(0.9).add_(update.vector)", {"tensors"}),
     "no-number": (
         "class Own(",
