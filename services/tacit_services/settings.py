@@ -19,7 +19,7 @@ from tacit.config import RunFile
 from tacit.errors import ConfigError, DataError
 from tacit.privacy import policy
 from tacit.privacy.policy import Policy
-from tacit_services.transport.address import HostPort, split_host_port
+from tacit_services.transport.address import UNIX, HostPort, Place, split_host_port
 from tacit_services.transport.tls import Tls
 
 S = TypeVar("S", bound="ServiceSettings")
@@ -114,7 +114,9 @@ class AggregatorSettings(ServiceSettings):
 
     store: str = "sqlite:///state/store.db"
     out: Path = Path("out/run")
-    http: HostPort = "127.0.0.1:8000"
+    http: Place = Field(
+        "127.0.0.1:8000", description="REST address: HOST:PORT, or unix:/PATH for this machine"
+    )
     http_hosts: str = Field(
         "",
         description="names, ',' between, under which REST may be asked for, beside localhost, "
@@ -149,7 +151,11 @@ class AggregatorSettings(ServiceSettings):
     def known_hosts(self) -> list[str]:
         """Return names under which REST may be asked for: of `http`, and of `http_hosts`."""
         hosts = [name.strip() for name in self.http_hosts.split(",")]
-        return [split_host_port(self.http)[0], *filter(None, hosts)]
+        if self.http.startswith(UNIX):
+            own = "localhost"
+        else:
+            own = split_host_port(self.http)[0]
+        return [own, *filter(None, hosts)]
 
 
 class EdgeSettings(ServiceSettings):

@@ -1,8 +1,9 @@
-"""Addresses of the form HOST:PORT, and sockets that listen at one."""
+"""Addresses, HOST:PORT or the path of a Unix socket, and sockets that listen at one."""
 
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -18,7 +19,21 @@ def checked(value: str) -> str:
     return value
 
 
+UNIX = "unix:"  # before the path of a socket of this machine
+
+
+def checked_place(value: str) -> str:
+    """Return `value` if it has the form HOST:PORT or unix:/PATH. Raises ValueError."""
+    path = value.removeprefix(UNIX)
+    if path == value:
+        return checked(value)
+    if not Path(path).is_absolute():
+        raise ValueError("expected HOST:PORT or unix:/PATH")
+    return value
+
+
 HostPort = Annotated[str, AfterValidator(checked)]
+Place = Annotated[str, AfterValidator(checked_place)]
 
 
 def split_host_port(value: str) -> tuple[str, int]:
@@ -28,10 +43,13 @@ def split_host_port(value: str) -> tuple[str, int]:
 
 
 def bind(address: str) -> socket.socket:
-    """Return a TCP socket bound to HOST:PORT.
+    """Return a socket bound to HOST:PORT, or to unix:/PATH, which its owner alone may connect to.
 
-    Raises ServiceError where the address is in use or not this machine's.
+    A socket that a dead process has left at PATH is replaced. Raises ServiceError where the address
+    is in use or not this machine's.
     """
+    if address.startswith(UNIX):
+        return _bind_path(Path(address.removeprefix(UNIX)))
     host, port = split_host_port(address)
     if ":" in host:
         family = socket.AF_INET6
@@ -46,4 +64,16 @@ def bind(address: str) -> socket.socket:
     except OSError as error:
         listener.close()
         raise ServiceError(f"http {address}: {error.strerror or error}") from error
+    return listener
+
+
+def _bind_path(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.unlink(missing_ok=True)
+        listener.bind(str(path))
+        path.chmod(0o600)  # nobody can connect before it listens
+    except OSError as error:
+        listener.close()
+        raise ServiceError(f"http {UNIX}{path}: {error.strerror or error}") from error
     return listener

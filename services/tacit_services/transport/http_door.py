@@ -94,7 +94,7 @@ class Door:
                 log.debug("no connection taken: %s", error)
                 await asyncio.sleep(0.05)
                 continue
-            self._let_in(client, str(peer[0]))
+            self._let_in(client, str(peer[0]) if peer else "")  # a Unix socket's has no address
             await asyncio.sleep(0)  # where many wait at the door, those that are in go on
 
     def _let_in(self, client: socket.socket, address: str) -> None:

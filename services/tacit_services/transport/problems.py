@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -64,9 +65,16 @@ def documented(*statuses: int, kind: type[Problem] = Problem) -> dict[int | str,
     }
 
 
-def install(app: FastAPI) -> None:
-    """Make every error that `app` answers a problem document, and refuse large request bodies."""
-    app.add_middleware(_SmallBodies)
+def _none_is_large(method: str, path: str) -> None:
+    """Say of every request that its body is small."""
+
+
+def install(app: FastAPI, large: Callable[[str, str], int | None] = _none_is_large) -> None:
+    """Make every error that `app` answers a problem document, and refuse large request bodies.
+
+    large: returns the most bytes of a body, by method and path, where it may exceed MAX_BODY.
+    """
+    app.add_middleware(_SmallBodies, large=large)
 
     @app.exception_handler(HTTPException)
     def refused(_: Request, error: HTTPException) -> Response:
@@ -103,8 +111,10 @@ class _SmallBodies:
     A body must announce its length, at most MAX_BODY; the HTTP server then holds the client to it.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, large: Callable[[str, str], int | None]) -> None:
+        """large: as of `install`."""
         self._app = app
+        self._large = large
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -113,11 +123,14 @@ class _SmallBodies:
             refusal = None
             if "transfer-encoding" in headers:
                 refusal = problem(411, "send a Content-Length")
-            elif not length.isdigit() or int(length) > MAX_BODY:
-                refusal = problem(413, f"a body of {length} bytes: {MAX_BODY} allowed")
+            elif not length.isdigit() or int(length) > (most := self._most(scope)):
+                refusal = problem(413, f"a body of {length[:40]} bytes: {most} allowed")
             if refusal is not None:
                 return await refusal(scope, receive, send)
         return await self._app(scope, receive, send)
+
+    def _most(self, scope: Scope) -> int:
+        return self._large(scope["method"], scope["path"]) or MAX_BODY
 
 
 def unless_known(request: Request, answer: Response) -> Response:

@@ -1,0 +1,194 @@
+"""The client of a federation's host: submit runs, look at them, stop them, fetch their results.
+
+One run's own interface is reached by `Client(f"{url}/v1/runs/{run}")`'s methods through `of_run`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+from pydantic import BaseModel, ConfigDict
+
+from tacit_client.client import ApiError, Unreachable
+
+_BLOCK = 1 << 20
+
+
+class RefusedMember(BaseModel):
+    """A member that takes no part in a run, and what the host was told of why."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    member: str
+    reason: str
+
+
+class Run(BaseModel):
+    """How a run of a federation stands. why: of its state, in words."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: str
+    state: str
+    applied: int
+    updates: int
+    members: list[str]
+    refused: list[RefusedMember]
+    why: str = ""
+    researcher: str = ""
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing more will happen to it."""
+        return self.state in ("ended", "stopped", "failed")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the document as it came, unknown fields included."""
+        return self.model_dump(mode="json", exclude_unset=True)
+
+
+class Federation:
+    """A connection to a federation's host, with a person's token. Use it from one thread.
+
+    Example::
+
+        with Federation("https://host:8443", token, Path("ca.crt")) as federation:
+            for run in federation.runs():
+                print(run.name, run.state, run.applied)
+    """
+
+    def __init__(
+        self, url: str, token: str, ca: Path | None, proxy: str | None = None, timeout: float = 30.0
+    ) -> None:
+        """Prepare a client for the host at `url`; no request is made yet.
+
+        ca: the authority's certificate; None: those that the system trusts. proxy: the address of
+        a proxy, with user and password where it wants them. Raises ValueError for what is no
+        https URL, or no certificate.
+        """
+        if not url.startswith("https://"):
+            raise ValueError(f"url={url!r}: expected https://HOST:PORT")
+        try:
+            trusted = ssl.create_default_context(cafile=None if ca is None else str(ca))
+        except (OSError, ssl.SSLError) as error:
+            raise ValueError(f"ca={str(ca)!r}: {error}") from error
+        self._url = url
+        self._http = httpx.Client(
+            base_url=url,
+            verify=trusted,
+            timeout=timeout,
+            headers={"Authorization": f"Bearer {token}"},
+            trust_env=False,
+            proxy=proxy,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection. Idempotent."""
+        self._http.close()
+
+    def runs(self) -> list[Run]:
+        """Return the runs that the token may see, the oldest first."""
+        return [Run.model_validate(item) for item in self._asked("GET", "/v1/runs").json()]
+
+    def run(self, name: str) -> Run | None:
+        """Return the run of this name; None: the token sees none."""
+        return next((run for run in self.runs() if run.name == name), None)
+
+    def upload(self, path: Path) -> str:
+        """Upload a file that an offer refers to, unless it is there; returns its SHA-256."""
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if not self._has(digest):
+                file.seek(0)
+                headers = {"Content-Length": str(path.stat().st_size)}
+                pieces = iter(lambda: file.read(_BLOCK), b"")
+                self._asked("PUT", f"/v1/files/{digest}", content=pieces, headers=headers)
+        return digest
+
+    def submit(self, content: Mapping[str, Any]) -> Run:
+        """Submit an offer whose files have been uploaded; returns how the run stands."""
+        return Run.model_validate(self._asked("POST", "/v1/runs", json=dict(content)).json())
+
+    def stop(self, run: str, reason: str | None = None) -> Run:
+        """End a run; with its results where it trains already."""
+        body = {} if reason is None else {"reason": reason}
+        return Run.model_validate(self._asked("POST", f"/v1/runs/{run}/stop", json=body).json())
+
+    def begin(self, run: str) -> Run:
+        """Let a run begin with the members that have consented."""
+        return Run.model_validate(self._asked("POST", f"/v1/runs/{run}/begin").json())
+
+    def results(self, run: str, folder: Path) -> list[Path]:
+        """Fetch a run's results into `folder`, which is made; returns the files."""
+        listed = self._asked("GET", f"/v1/runs/{run}/results").json()
+        folder.mkdir(parents=True, exist_ok=True)
+        return [self._fetched(run, str(item["file"]), folder) for item in listed]
+
+    def get(self, path: str) -> Any:
+        """Return the JSON document at `path`."""
+        return self._asked("GET", path).json()
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Post `body` to `path`; returns the JSON document of the answer, None without one."""
+        answer = self._asked("POST", path, json=dict(body))
+        return answer.json() if answer.content else None
+
+    def delete(self, path: str) -> None:
+        """Delete what is at `path`."""
+        self._asked("DELETE", path)
+
+    def _fetched(self, run: str, file: str, folder: Path) -> Path:
+        if "/" in file or file.startswith("."):
+            raise ApiError(200, "Unexpected answer", f"file {file!r}: no plain name")
+        part = folder / f".{file}.part"
+        with self._reached(), self._http.stream("GET", f"/v1/runs/{run}/results/{file}") as answer:
+            if not answer.is_success:
+                answer.read()
+            self._checked(answer)
+            with part.open("wb") as kept:
+                for piece in answer.iter_bytes():
+                    kept.write(piece)
+        return part.replace(folder / file)
+
+    def _has(self, digest: str) -> bool:
+        with self._reached():
+            answer = self._http.head(f"/v1/files/{digest}")
+        if answer.status_code == 404:
+            return False
+        self._checked(answer)
+        return True
+
+    def _asked(self, method: str, path: str, **more: Any) -> httpx.Response:
+        with self._reached():
+            answer = self._http.request(method, path, **more)
+        return self._checked(answer)
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.TransportError as error:
+            raise Unreachable(self._url, str(error) or type(error).__name__) from error
+
+    def _checked(self, answer: httpx.Response) -> httpx.Response:
+        if answer.is_success:
+            return answer
+        try:
+            content = answer.json()
+            raise ApiError(answer.status_code, str(content["title"]), str(content["detail"]))
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ApiError(
+                answer.status_code, answer.reason_phrase, "not a federation's answer"
+            ) from None

@@ -1,0 +1,45 @@
+"""`audit.jsonl`: who submitted, began, stopped, invited, revoked and answered, and when."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import time
+from typing import IO
+
+
+class AuditLog:
+    """A file to which a line is added for each thing that somebody did, durably.
+
+    A line is a JSON object with `at` (seconds since 1970), `who`, `did` and what it was done to.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time) -> None:
+        """path: made at the first line, readable by its owner alone."""
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def add(self, who: str, did: str, **what: str | int | float | bool | None) -> None:
+        """Add a line; on disk when this returns. Raises OSError."""
+        line = json.dumps({"at": self._clock(), "who": who, "did": did, **what}) + "\n"
+        with self._lock:
+            flags = os.O_RDWR | os.O_APPEND | os.O_CREAT
+            descriptor = os.open(self._path, flags, 0o600)
+            with os.fdopen(descriptor, "a+b") as file:
+                if _torn(file):  # a crash cut the line before: this one must not continue it
+                    file.write(b"\n")
+                file.write(line.encode())
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def _torn(file: IO[bytes]) -> bool:
+    end = file.seek(0, os.SEEK_END)
+    if not end:
+        return False
+    file.seek(end - 1)
+    return file.read(1) != b"\n"

@@ -1,0 +1,196 @@
+"""The REST interface of a federation's host: offers for members, runs for people.
+
+A member is known by its client certificate, a person by a token. `/v1/runs/{run}/…` beyond the
+routes here is the run's own interface, as its aggregator serves it (docs/rest.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Body, Depends, FastAPI, Request, Response
+from fastapi.responses import FileResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field
+
+from tacit_services.federation.file_pool import BadUpload, FilePool
+from tacit_services.federation.run_desk import Person, Refused, RunDesk
+from tacit_services.federation.run_proxy import RunProxy
+from tacit_services.federation.run_records import RunRecords
+from tacit_services.transport.http_pace import Pace
+from tacit_services.transport.known_hosts import KnownHosts
+from tacit_services.transport.problems import document, documented, install, problem
+
+PEOPLE = HTTPBearer(auto_error=False, description="an operator's, researcher's or reader's token")
+OFFER_BYTES = 1 << 22
+_BINARY = "application/octet-stream"
+
+
+class Answering(BaseModel):
+    """A member's answer to an offer, of which `fingerprint` is."""
+
+    model_config = ConfigDict(extra="forbid")
+    fingerprint: str = Field(pattern="^[0-9a-f]{64}$")
+    answer: Literal["accepted", "declined", "withdrawn", "refused"]
+    reason: Literal["", "policy", "code", "column names", "declined", "unavailable"] = ""
+
+
+class Stopping(BaseModel):
+    """Why a run is stopped: its members are told."""
+
+    model_config = ConfigDict(extra="forbid")
+    reason: str = Field("stopped by its researcher", min_length=1, max_length=200)
+
+
+def offer_routes(desk: RunDesk, member: Callable[[Request], str]) -> APIRouter:
+    """Return what members may ask for. member: the id of who asks; raises HTTPException."""
+    router = APIRouter(prefix="/v1/offers", tags=["members"], responses=documented(401, 403))
+    Member = Annotated[str, Depends(member)]
+
+    @router.get("", summary="The runs that are offered, and how each stands")
+    def offers(_: Member) -> Response:
+        return document(desk.offered())
+
+    @router.get("/{run}", summary="An offer, as its researcher signed it",
+                responses=documented(404))  # fmt: skip
+    def offer(_: Member, run: str) -> Response:
+        return Response(desk.offer(run), media_type="application/json")
+
+    @router.get("/{run}/files/{digest}", summary="A file that an offer refers to",
+                responses=documented(404))  # fmt: skip
+    def file(_: Member, run: str, digest: str) -> Response:
+        return FileResponse(desk.file(run, digest), media_type=_BINARY)
+
+    @router.put("/{run}/answer", status_code=204, summary="What this member's owner answers",
+                responses=documented(404, 409, 422))  # fmt: skip
+    def answer(asker: Member, run: str, answering: Answering) -> Response:
+        desk.answer(run, asker, answering.model_dump())
+        return Response(status_code=204)
+
+    return router
+
+
+def run_routes(
+    desk: RunDesk, records: RunRecords, proxy: RunProxy, person: Callable[..., Person]
+) -> APIRouter:
+    """Return what people may ask for. person: who asks, by their token; raises HTTPException."""
+    router = APIRouter(prefix="/v1/runs", tags=["people"], responses=documented(401, 403))
+    Asker = Annotated[Person, Depends(person)]
+
+    @router.get("", summary="All runs that the token may see, and how each stands")
+    def runs(by: Asker) -> Response:
+        return document(desk.runs(by))
+
+    @router.post("", status_code=201, summary="Submit a run: an offer whose files are uploaded",
+                 responses=documented(409, 413, 422))  # fmt: skip
+    def submit(by: Asker, content: Annotated[dict[str, Any], Body()]) -> Response:
+        return document(desk.submit(content, by), 201)
+
+    @router.post("/{run}/stop", status_code=202, summary="End a run, with its results",
+                 responses=documented(404, 422))  # fmt: skip
+    def stop(by: Asker, run: str, stopping: Stopping | None = None) -> Response:
+        return document(desk.stop(run, by, (stopping or Stopping()).reason), 202)
+
+    @router.post("/{run}/begin", status_code=202, summary="Begin with those who have consented",
+                 responses=documented(404, 409))  # fmt: skip
+    def begin(by: Asker, run: str) -> Response:
+        return document(desk.begin(run, by), 202)
+
+    @router.get("/{run}/results", summary="The files of a run's results",
+                responses=documented(404))  # fmt: skip
+    def results(by: Asker, run: str) -> Response:
+        folder = records.results(desk.run(run, by).name)
+        names = sorted(path for path in folder.glob("*") if path.is_file())
+        return document([{"file": path.name, "bytes": path.stat().st_size} for path in names])
+
+    @router.get("/{run}/results/{file}", summary="A file of a run's results",
+                responses=documented(404))  # fmt: skip
+    def result(by: Asker, run: str, file: str) -> Response:
+        folder = records.results(desk.run(run, by).name)
+        if file not in {path.name for path in folder.glob("*") if path.is_file()}:
+            return problem(404, f"run {run}: has no result {file[:80]!r}")
+        return FileResponse(folder / file, media_type=_BINARY)
+
+    @router.api_route("/{run}/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
+    async def read(by: Asker, request: Request, run: str, path: str) -> Response:
+        desk.run(run, by)
+        return await proxy.passed_on(request, run, path)
+
+    @router.post("/{run}/{path:path}", include_in_schema=False)
+    async def write(by: Asker, request: Request, run: str, path: str) -> Response:
+        desk.run(run, by)
+        if by.right == "reader":
+            return problem(403, "a reader's token changes nothing")
+        return await proxy.passed_on(request, run, path)
+
+    return router
+
+
+def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
+    """Return the routes by which the files of an offer come to the host, before the offer."""
+    router = APIRouter(prefix="/v1/files", tags=["people"], responses=documented(401, 403))
+    Asker = Annotated[Person, Depends(person)]
+
+    @router.head("/{digest}", summary="Whether a file is here", responses=documented(404))
+    def known(_: Asker, digest: str) -> Response:
+        return Response(status_code=404 if pool.path(digest) is None else 200)
+
+    @router.put("/{digest}", status_code=204, summary="Upload a file, named by its SHA-256",
+                responses=documented(413, 422))  # fmt: skip
+    async def upload(by: Asker, request: Request, digest: str) -> Response:
+        if by.right == "reader":
+            return problem(403, "a reader's token uploads nothing")
+        try:
+            await pool.take(digest, request.stream())
+        except BadUpload as error:
+            return problem(422, str(error))
+        return Response(status_code=204)
+
+    return router
+
+
+def create_app(
+    routers: Iterable[APIRouter], hosts: Iterable[str], never_waits: Callable[[Any], bool]
+) -> FastAPI:
+    """Return the application of a host. hosts: further names under which it may be asked for.
+
+    never_waits: whether a request is never delayed, as those of members are not.
+    """
+    app = FastAPI(
+        title="tacit federation",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        description="A federation: its members, its offers and its runs.",
+        responses=documented(400, 421, 429),
+    )
+    app.add_middleware(KnownHosts, names=tuple(hosts))
+    install(app, large=_large)
+    app.add_middleware(Pace, free=never_waits)
+
+    @app.exception_handler(Refused)
+    def refused(_: Request, error: Refused) -> Response:
+        return problem(error.status, str(error))
+
+    @app.get("/healthz", summary="The process answers")
+    def healthz() -> dict[str, str]:
+        return {"status": "alive"}
+
+    for router in routers:
+        app.include_router(router)
+    return app
+
+
+def _large(method: str, path: str) -> int | None:
+    """Return the most bytes of a body that may be larger than others are; None: of no such."""
+    if method == "PUT" and path.startswith("/v1/files/"):
+        return 2 << 30
+    if method == "POST" and path == "/v1/runs":
+        return OFFER_BYTES
+    return None
+
+
+def bearer(credentials: HTTPAuthorizationCredentials | None) -> str:
+    """Return the token that was shown; "" for none."""
+    return "" if credentials is None else credentials.credentials

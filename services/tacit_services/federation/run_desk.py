@@ -1,0 +1,193 @@
+"""What people and members do with runs, whoever asks: submit, answer, begin, stop, look.
+
+Each is checked against who asks, entered in the audit log, and durable before it is answered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from tacit.errors import TacitError
+from tacit_services.federation.audit_log import AuditLog
+from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.run_records import REASONS, Answer, RunRecord, RunRecords
+from tacit_services.federation.supervisor import Supervisor
+
+Right = Literal["operator", "researcher", "reader"]
+
+
+class Refused(TacitError):  # noqa: N818 (a verdict on a request)
+    """A request that is refused. status: of the HTTP answer."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who asks: a name, and what they may do."""
+
+    name: str
+    right: Right
+
+
+class Submissions(Protocol):
+    """What checks an offer, and makes of it a run in its folder."""
+
+    def taken(self, content: dict[str, Any], by: Person) -> RunRecord:
+        """Return the record of a new run, whose files are in place. Raises Refused."""
+
+    def public(self, run: str) -> bytes:
+        """Return the offer of a run, as members are shown it."""
+
+    def files(self, run: str) -> list[str]:
+        """Return the SHA-256 of the files that members may fetch."""
+
+
+class RunDesk:
+    """The desk at which runs are submitted, answered, begun and stopped."""
+
+    def __init__(
+        self,
+        records: RunRecords,
+        supervisor: Supervisor,
+        submissions: Submissions,
+        pool: FilePool,
+        audit: AuditLog,
+        name_of: Callable[[str], str],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """name_of: the name that people know of a member's id."""
+        self._records = records
+        self._supervisor = supervisor
+        self._submissions = submissions
+        self._pool = pool
+        self._audit = audit
+        self._name_of = name_of
+        self._clock = clock
+
+    # -- people --
+
+    def submit(self, content: dict[str, Any], by: Person) -> dict[str, Any]:
+        """Take a run; returns how it stands. Raises Refused."""
+        if by.right == "reader":
+            raise Refused(403, "a reader's token submits no runs; ask for a researcher's")
+        record = self._submissions.taken(content, by)
+        self._audit.add(by.name, "submitted", run=record.name, fingerprint=record.fingerprint)
+        return self._shown(record)
+
+    def runs(self, by: Person) -> list[dict[str, Any]]:
+        """Return how the runs stand that `by` may see, the oldest first."""
+        return [self._shown(record) for record in self._records.all() if _sees(by, record)]
+
+    def run(self, run: str, by: Person) -> RunRecord:
+        """Return a run that `by` may see. Raises Refused, the same as where there is none."""
+        record = self._records.get(run)
+        if record is None or not _sees(by, record):
+            raise Refused(404, f"run {run[:64]!r}: there is none of this name")
+        return record
+
+    def stop(self, run: str, by: Person, reason: str) -> dict[str, Any]:
+        """End a run; with its results where it trains. Raises Refused."""
+        record = self._changed_by(run, by)
+        self._audit.add(by.name, "stopped", run=run, reason=reason)
+        self._supervisor.halt(record.name, reason)
+        return self._shown(self._records.get(run) or record)
+
+    def begin(self, run: str, by: Person) -> dict[str, Any]:
+        """Let a run begin with the members that have consented. Raises Refused."""
+        record = self._changed_by(run, by)
+        if record.over:
+            raise Refused(409, f"run {run}: has {record.state}")
+        if not record.consenting:
+            raise Refused(409, f"run {run}: no member has consented yet")
+        self._audit.add(by.name, "began", run=run)
+        return self._shown(self._records.change(run, begin=True))
+
+    # -- members --
+
+    def offered(self) -> list[dict[str, str]]:
+        """Return the runs that members may answer or are at work in."""
+        return [
+            {"run": record.name, "fingerprint": record.fingerprint, "state": record.state}
+            for record in self._records.all()
+        ]
+
+    def offer(self, run: str) -> bytes:
+        """Return the offer of a run. Raises Refused."""
+        self._known(run)
+        return self._submissions.public(run)
+
+    def file(self, run: str, digest: str) -> str:
+        """Return the path of a file of an offer. Raises Refused."""
+        self._known(run)
+        path = self._pool.path(digest) if digest in self._submissions.files(run) else None
+        if path is None:
+            raise Refused(404, f"run {run}: its offer has no file {digest[:64]!r}")
+        return str(path)
+
+    def answer(self, run: str, member: str, content: dict[str, str]) -> None:
+        """Enter a member's answer to an offer. Raises Refused."""
+        record = self._known(run)
+        answer = content["answer"]
+        if record.over:
+            raise Refused(409, f"run {run}: has {record.state}")
+        if answer == "accepted" and content["fingerprint"] != record.fingerprint:
+            raise Refused(409, f"run {run}: its offer is another one; consent is to one offer")
+        reason = content.get("reason", "")
+        entered = Answer(
+            answer,  # type: ignore[arg-type]  # the route has checked it
+            content["fingerprint"],
+            reason if reason in REASONS else "unavailable",  # type: ignore[arg-type]
+            self._clock(),
+        )
+        before = record.answers.get(member)
+        if before is not None and (before.answer, before.reason, before.fingerprint) == (
+            entered.answer, entered.reason, entered.fingerprint
+        ):  # fmt: skip
+            return
+        self._records.answer(run, member, entered)
+        if answer == "accepted":
+            self._supervisor.consented(run, member)
+        else:
+            self._supervisor.withdrawn(run, member)
+        self._audit.add(member, answer, run=run, reason=reason)
+
+    def _known(self, run: str) -> RunRecord:
+        record = self._records.get(run)
+        if record is None:
+            raise Refused(404, f"run {run[:64]!r}: there is none of this name")
+        return record
+
+    def _changed_by(self, run: str, by: Person) -> RunRecord:
+        record = self.run(run, by)
+        if by.right == "reader":
+            raise Refused(403, "a reader's token changes nothing")
+        return record
+
+    def _shown(self, record: RunRecord) -> dict[str, Any]:
+        return {
+            "name": record.name,
+            "state": record.state,
+            "why": record.why,
+            "applied": record.applied,
+            "updates": record.updates,
+            "members": [self._name_of(member) for member in record.consenting],
+            "refused": [
+                {"member": self._name_of(member), "reason": reason}
+                for member, reason in record.refusing
+            ],
+            "researcher": record.researcher,
+            "fingerprint": record.fingerprint,
+            "needed": record.needed,
+            "submitted": record.submitted,
+        }
+
+
+def _sees(by: Person, record: RunRecord) -> bool:
+    """Return whether a person may see a run: a researcher their own, the others all."""
+    return by.right != "researcher" or record.researcher == by.name

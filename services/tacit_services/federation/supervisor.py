@@ -1,0 +1,249 @@
+"""The supervisor of a federation's runs: when each begins, and a process for each that trains.
+
+A run begins when enough members have consented and a place is free. Its aggregator is a child of
+the host's. One that dies is started again and goes on from its store, so a run that fails never
+stops another. All that must outlast the host is in the records and in the stores of the runs: a
+host that is started again goes on with what is there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from tacit.errors import ConfigError, ServiceError
+from tacit_services.federation.run_records import RunRecord, RunRecords
+
+log = logging.getLogger("tacit.federation")
+TICK = 0.25  # seconds between two looks at all runs
+ASK = 1.0  # seconds between two questions to an aggregator
+QUIET = 300.0  # seconds without a death after which an aggregator's deaths are forgotten
+MOST_DEATHS = 20
+PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0)  # seconds before the next start, by deaths in a row
+
+
+class Rules(Protocol):
+    """The broker's rules: who may say and hear what, while it runs."""
+
+    def open(self, run: str, member: str) -> None:
+        """Let `member` take part in `run`."""
+
+    def close(self, run: str, member: str) -> None:
+        """Let `member` take part in `run` no more."""
+
+    def open_run(self, run: str) -> None:
+        """Let the aggregator of `run` speak for it."""
+
+    def close_run(self, run: str) -> None:
+        """Let nobody say or hear anything of `run`."""
+
+
+class Aggregator(Protocol):
+    """The process of one run's aggregator."""
+
+    def start(self) -> None:
+        """Start it."""
+
+    def code(self) -> int | None:
+        """Return its exit code; None while it runs."""
+
+    def stop(self) -> None:
+        """Ask it to end, and wait; what it must keep is in its store."""
+
+    def complaint(self) -> str:
+        """Return the last line of its log."""
+
+
+class Asking(Protocol):
+    """What the supervisor asks a running aggregator, over its socket."""
+
+    def status(self, run: str) -> dict[str, object] | None:
+        """Return `/v1/status`; None: it does not answer now."""
+
+    def begin(self, run: str) -> None:
+        """Let the run begin with the members that are there."""
+
+    def halt(self, run: str, reason: str) -> bool:
+        """End the run; False: it does not answer now."""
+
+
+class Supervised:
+    """One run that trains: its process, and how often that has died."""
+
+    def __init__(self, process: Aggregator) -> None:
+        self.process = process
+        self.deaths = 0
+        self.died_at = 0.0
+        self.asked_at = 0.0
+        self.start_at: float | None = None  # when it is started again; None: it runs
+
+
+class Supervisor:
+    """The loop over all runs, in a thread of its own between `start` and `close`."""
+
+    def __init__(
+        self,
+        records: RunRecords,
+        rules: Rules,
+        asking: Asking,
+        make: Callable[[RunRecord], Aggregator],
+        parallel: int,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """make: makes the process of a run's aggregator, not started. parallel: runs at a time."""
+        self._records = records
+        self._rules = rules
+        self._asking = asking
+        self._make = make
+        self._parallel = parallel
+        self._clock = clock
+        self._running: dict[str, Supervised] = {}
+        self._stopping: dict[str, str] = {}  # runs that are to be halted, and why
+        self._lock = threading.Lock()
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="supervisor", daemon=True)
+
+    def start(self) -> None:
+        """Go on with the runs that were training, and look after all from now on."""
+        for record in self._records.all():
+            if record.state == "training":
+                self._open_rules(record)
+                self._spawn(record)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop the aggregators, which go on at the next start. Idempotent."""
+        self._end.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        for supervised in self._running.values():
+            supervised.process.stop()
+        self._running.clear()
+
+    def halt(self, run: str, why: str) -> None:
+        """End a run: at once where it does not train yet, else with its results."""
+        with self._lock:
+            record = self._records.get(run)
+            if record is None or record.over:
+                return
+            if record.state == "training":
+                self._stopping[run] = why
+            else:
+                self._records.change(run, state="stopped", why=why)
+
+    def consented(self, run: str, member: str) -> None:
+        """Let a member that has consented take part, if the run trains already."""
+        record = self._records.get(run)
+        if record is not None and record.state == "training":
+            self._rules.open(run, member)
+
+    def withdrawn(self, run: str, member: str) -> None:
+        """Let a member say nothing more in a run."""
+        self._rules.close(run, member)
+
+    def look(self) -> None:
+        """Look at every run once: begin, restart, or end what is due."""
+        with self._lock:
+            for record in self._records.all():
+                if record.state in ("offered", "waiting"):
+                    self._look_at_waiting(record)
+                elif record.state == "training":
+                    self._look_at_training(record)
+
+    def _loop(self) -> None:
+        while not self._end.wait(TICK):
+            try:
+                self.look()
+            except (ServiceError, ConfigError, OSError) as error:
+                log.warning("%s; trying again", error)
+
+    def _look_at_waiting(self, record: RunRecord) -> None:
+        consenting = len(record.consenting)
+        if not consenting:
+            return
+        if not record.may_begin(self._clock()):
+            why = f"{consenting} of {record.needed} members have consented"
+            self._records.change(record.name, state="waiting", why=why)
+        elif len(self._running) >= self._parallel:
+            why = f"{len(self._running)} runs train already, and parallel={self._parallel}"
+            self._records.change(record.name, state="waiting", why=why)
+        else:
+            self._open_rules(record)
+            record = self._records.change(record.name, state="training", why="")
+            log.info("run %s begins with %s", record.name, ", ".join(record.consenting))
+            self._spawn(record)
+
+    def _open_rules(self, record: RunRecord) -> None:
+        self._rules.open_run(record.name)
+        for member in record.consenting:
+            self._rules.open(record.name, member)
+
+    def _spawn(self, record: RunRecord) -> None:
+        supervised = Supervised(self._make(record))
+        supervised.process.start()
+        self._running[record.name] = supervised
+
+    def _look_at_training(self, record: RunRecord) -> None:
+        supervised = self._running[record.name]
+        if supervised.start_at is not None:
+            if self._clock() >= supervised.start_at:
+                supervised.start_at = None
+                supervised.process.start()
+            return
+        code = supervised.process.code()
+        if code is None:
+            self._ask(record)
+        elif code == 0 and self._records.has_results(record.name):
+            self._ended(record)
+        else:
+            self._died(record, supervised, code)
+
+    def _ask(self, record: RunRecord) -> None:
+        if record.name in self._stopping:
+            self._asking.halt(record.name, self._stopping[record.name])
+        supervised = self._running[record.name]
+        if self._clock() - supervised.asked_at < ASK:
+            return
+        supervised.asked_at = self._clock()
+        status = self._asking.status(record.name)
+        if status is None:
+            return
+        self._records.heard(record.name, _count(status.get("applied")))
+        few = len(record.consenting) < record.needed
+        if few and status.get("state") == "waiting":
+            self._asking.begin(record.name)  # the host has waited for members already
+
+    def _ended(self, record: RunRecord) -> None:
+        del self._running[record.name]
+        why = self._stopping.pop(record.name, None)
+        state = "ended" if why is None else "stopped"
+        self._records.change(record.name, state=state, why=why or "")
+        self._rules.close_run(record.name)
+        log.info("run %s: %s", record.name, state)
+
+    def _died(self, record: RunRecord, supervised: Supervised, code: int) -> None:
+        now = self._clock()
+        if now - supervised.died_at > QUIET:
+            supervised.deaths = 0
+        supervised.deaths += 1
+        supervised.died_at = now
+        reasoned = 0 < code < 128 and code != ServiceError.exit_code
+        if reasoned or supervised.deaths > MOST_DEATHS:
+            why = supervised.process.complaint()
+            del self._running[record.name]
+            self._stopping.pop(record.name, None)
+            self._records.change(record.name, state="failed", why=why)
+            self._rules.close_run(record.name)
+            log.warning("run %s failed: %s", record.name, why)
+            return
+        pause = PAUSES[min(supervised.deaths, len(PAUSES)) - 1]
+        supervised.start_at = now + pause
+        log.warning("the aggregator of run %s died (%d); starting it again", record.name, code)
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and value >= 0 else 0
+

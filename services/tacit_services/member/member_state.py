@@ -1,0 +1,103 @@
+"""A member's state folder: who it is in its federation, and what was said to each offer.
+
+    member.json             the federation's address, this member's id and name
+    ca.crt tls.crt tls.key  whom it believes, its certificate, its key (0600)
+    answers/RUN.json        its owner's answer to an offer
+    runs/RUN/               the offer, its files, and the files of its work
+    lock                    held by the one process that works
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tacit.errors import ConfigError, other_format
+from tacit_services.disk import files
+from tacit_services.transport.tls import Tls
+
+FORMAT = 1
+_FILE = "member.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A membership: the host's address, the id there, the name that people know.
+
+    data: its rows, a path or module:name. dataset: the name of their ledger. rows: the public count
+    of them that the owner states; None: the offer's. policy: the owner's policy file; None: ask.
+    """
+
+    url: str
+    member: str
+    name: str
+    data: str
+    dataset: str
+    rows: int | None = None
+    policy: str | None = None
+
+
+class MemberState:
+    """The state in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """folder: made if need be, for this user alone. Raises ConfigError."""
+        self.folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise ConfigError(f"--state {folder}: {error.strerror or error}") from error
+
+    @property
+    def tls(self) -> Tls:
+        """The files with which this member shows who it is."""
+        return Tls(self.folder / "ca.crt", self.folder / "tls.crt", self.folder / "tls.key")
+
+    def run(self, run: str) -> Path:
+        """Return the folder of a run, made if need be."""
+        folder = self.folder / "runs" / run
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+    def membership(self) -> Membership | None:
+        """Return the membership; None: this folder is of no member. Raises ConfigError."""
+        path = self.folder / _FILE
+        try:
+            content = json.loads(path.read_bytes())
+            if (number := content.pop("format")) != FORMAT:
+                raise ValueError(other_format(number, FORMAT))
+            return Membership(**content)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"{path}: is damaged ({error})") from error
+
+    def keep(self, membership: Membership) -> None:
+        """Write the membership, durably. Raises OSError."""
+        content = {"format": FORMAT, **asdict(membership)}
+        files.write(self.folder / _FILE, json.dumps(content, indent=1).encode(), files.SECRET)
+
+    def leave(self) -> None:
+        """Forget the membership; answers, and of course ledgers, stay. Raises OSError."""
+        (self.folder / _FILE).unlink(missing_ok=True)
+        files.sync(self.folder)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be the one process that works in this folder.
+
+        Raises ConfigError where another does.
+        """
+        with (self.folder / "lock").open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(
+                    f"--state {self.folder}: another process is at work there; "
+                    "`tacit offers` talks to it"
+                ) from error
+            yield

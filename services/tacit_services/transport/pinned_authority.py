@@ -1,0 +1,99 @@
+"""Whom a newcomer believes: a federation's authority, known by the SHA-256 of a short document.
+
+    {"format": 1, "ca": "-----BEGIN CERTIFICATE-----…", "web": "own"}
+
+The host serves it at /v1/authority. Its SHA-256 stands in the line that the host's operator gives
+away, so the connection by which it comes need not be believed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import ssl
+from dataclasses import dataclass
+
+import httpx
+from cryptography import x509
+
+from tacit.errors import ConfigError, ServiceError, other_format
+
+PATH = "/v1/authority"
+FORMAT = 1
+PREFIX = "sha256:"
+_MOST = 1 << 16
+_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """A federation's authority. ca: its certificate (PEM).
+
+    public_web: whether the host's HTTPS certificate is of an authority that the system trusts.
+    """
+
+    ca: str
+    public_web: bool = False
+
+    def document(self) -> bytes:
+        """Return the document, byte for byte the same each time."""
+        web = "public" if self.public_web else "own"
+        content = {"format": FORMAT, "ca": self.ca, "web": web}
+        return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+    def pin(self) -> str:
+        """Return the SHA-256 of the document, as `--ca` takes it."""
+        return PREFIX + hashlib.sha256(self.document()).hexdigest()
+
+    def context(self) -> ssl.SSLContext:
+        """Return a context that believes this authority, and the system's for a public HTTPS."""
+        if self.public_web:
+            context = ssl.create_default_context()
+            context.load_verify_locations(cadata=self.ca)
+        else:
+            context = ssl.create_default_context(cadata=self.ca)
+        return context
+
+
+def fetched(url: str, pin: str, proxy: str | None = None) -> Authority:
+    """Return the authority of the host at `url`, whose document has this SHA-256.
+
+    Nothing else that the connection says is believed. Raises ConfigError for another document or a
+    bad `pin`, ServiceError where there is no answer.
+    """
+    if not url.startswith("https://"):
+        raise ConfigError(f"{url!r}: expected https://HOST:PORT")
+    unverified = ssl.create_default_context()
+    unverified.check_hostname = False
+    unverified.verify_mode = ssl.CERT_NONE
+    try:
+        with httpx.Client(
+            verify=unverified, trust_env=False, proxy=proxy, timeout=_SECONDS
+        ) as client:
+            answer = client.get(url.rstrip("/") + PATH)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+        raise ConfigError(f"{url!r}: {error}") from error
+    except httpx.TransportError as error:
+        raise ServiceError(f"{url}: {error or type(error).__name__}") from error
+    if not answer.is_success or len(answer.content) > _MOST:
+        raise ServiceError(f"{url}: {answer.status_code}, not a federation's answer")
+    seen = PREFIX + hashlib.sha256(answer.content).hexdigest()
+    if seen != pin:
+        raise ConfigError(
+            f"--ca {pin[:80]}: the host at {url} shows {seen}; it is not the one that the line is "
+            "from, or somebody takes the connection apart. Ask its operator for a new line"
+        )
+    return read(answer.content)
+
+
+def read(content: bytes) -> Authority:
+    """Return the authority of a document. Raises ConfigError."""
+    try:
+        values = json.loads(content)
+        if (number := values["format"]) != FORMAT:
+            raise ValueError(other_format(number, FORMAT))
+        ca = str(values["ca"])
+        x509.load_pem_x509_certificate(ca.encode("ascii"))
+        return Authority(ca, {"own": False, "public": True}[values["web"]])
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(f"authority: not a federation's document ({error})") from error

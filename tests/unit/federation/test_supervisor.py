@@ -1,0 +1,247 @@
+"""When runs begin, and what happens to the others when one fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tacit_services.federation.run_records import Answer, RunRecord, RunRecords
+from tacit_services.federation.supervisor import MOST_DEATHS, Supervisor
+
+PRINT = "a" * 64
+
+
+@dataclass
+class Process:
+    """A process that ends when the test says so."""
+
+    starts: int = 0
+    ended: int | None = None
+
+    def start(self) -> None:
+        self.starts += 1
+        self.ended = None
+
+    def code(self) -> int | None:
+        return self.ended
+
+    def stop(self) -> None:
+        self.ended = 0
+
+    def complaint(self) -> str:
+        return "the test set is missing"
+
+
+@dataclass
+class Rules:
+    """The rules as they stand: who may take part in what."""
+
+    opened: set[tuple[str, str]] = field(default_factory=set)
+
+    def open(self, run: str, member: str) -> None:
+        self.opened.add((run, member))
+
+    def close(self, run: str, member: str) -> None:
+        self.opened.discard((run, member))
+
+    def open_run(self, run: str) -> None:
+        self.opened.add((run, "aggregator"))
+
+    def close_run(self, run: str) -> None:
+        self.opened = {pair for pair in self.opened if pair[0] != run}
+
+
+@dataclass
+class Asked:
+    """What was asked of aggregators; each answers that it waits."""
+
+    began: list[str] = field(default_factory=list)
+    halted: list[str] = field(default_factory=list)
+    applied: int = 0
+
+    def status(self, run: str) -> dict[str, object]:
+        return {"state": "waiting", "applied": self.applied}
+
+    def begin(self, run: str) -> None:
+        self.began.append(run)
+
+    def halt(self, run: str, reason: str) -> bool:
+        self.halted.append(run)
+        return True
+
+
+class House:
+    """A supervisor with a clock that the test moves."""
+
+    def __init__(self, folder: Path, parallel: int = 2) -> None:
+        self.records = RunRecords(folder)
+        self.rules = Rules()
+        self.asked = Asked()
+        self.processes: dict[str, Process] = {}
+        self.now = 1000.0
+        self.supervisor = Supervisor(
+            self.records, self.rules, self.asked, self._made, parallel, lambda: self.now
+        )
+
+    def _made(self, record: RunRecord) -> Process:
+        self.processes[record.name] = Process()
+        return self.processes[record.name]
+
+    def submit(self, name: str, needed: int = 2, least: int = 1, wait: float = 60.0) -> None:
+        self.now += 1
+        self.records.add(RunRecord(name, PRINT, "ada", self.now, needed, least, wait, 100))
+
+    def consent(self, name: str, *numbers: int) -> None:
+        for number in numbers:
+            self.records.answer(name, f"edge-{number}", Answer("accepted", PRINT, "", self.now))
+
+    def state(self, name: str) -> str:
+        self.supervisor.look()
+        record = self.records.get(name)
+        assert record is not None
+        return record.state
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_a_run_begins_when_enough_members_have_consented(house: House) -> None:
+    house.submit("one")
+    assert house.state("one") == "offered"
+    house.consent("one", 3)
+    assert house.state("one") == "waiting"
+    house.consent("one", 1)
+    assert house.state("one") == "training"
+    assert house.rules.opened == {("one", "aggregator"), ("one", "edge-1"), ("one", "edge-3")}
+
+
+def test_consent_to_another_offer_does_not_count(house: House) -> None:
+    house.submit("one", needed=1)
+    house.records.answer("one", "edge-0", Answer("accepted", "b" * 64, "", house.now))
+    assert house.state("one") == "offered"
+
+
+def test_with_fewer_it_begins_after_its_wait(house: House) -> None:
+    house.submit("one", needed=3, least=2, wait=60)
+    house.consent("one", 0)
+    house.now += 61
+    assert house.state("one") == "waiting"  # fewer than the least
+    house.consent("one", 1)
+    assert house.state("one") == "training"
+    house.now += 2
+    house.supervisor.look()
+    assert house.asked.began == ["one"]  # its aggregator waits for no third
+
+
+def test_begin_now_needs_nobody_else(house: House) -> None:
+    house.submit("one", needed=5, wait=1e9)
+    house.consent("one", 2)
+    assert house.state("one") == "waiting"
+    house.records.change("one", begin=True)
+    assert house.state("one") == "training"
+
+
+def test_runs_beyond_the_parallel_wait_for_a_place(house: House) -> None:
+    for name in ("one", "two", "three"):
+        house.submit(name, needed=1)
+        house.consent(name, 0)
+    assert [house.state(name) for name in ("one", "two", "three")] == [
+        "training", "training", "waiting",
+    ]  # fmt: skip
+    (house.records.results("one")).mkdir(parents=True)
+    (house.records.results("one") / "summary.json").write_text("{}")
+    house.processes["one"].ended = 0
+    assert house.state("one") == "ended"
+    assert house.state("three") == "training"
+
+
+def test_a_run_that_fails_says_why_and_blocks_no_other(house: House) -> None:
+    for name in ("bad", "good"):
+        house.submit(name, needed=1)
+        house.consent(name, 0)
+    house.supervisor.look()
+    house.processes["bad"].ended = 3  # it gave a reason: another start would not help
+    assert house.state("bad") == "failed"
+    record = house.records.get("bad")
+    assert record is not None and record.why == "the test set is missing"
+    assert house.state("good") == "training"
+    assert not any(run == "bad" for run, _ in house.rules.opened)
+
+
+def test_an_aggregator_that_dies_is_started_again(house: House) -> None:
+    house.submit("one", needed=1)
+    house.consent("one", 0)
+    house.supervisor.look()
+    for death in range(1, 4):
+        house.processes["one"].ended = -9
+        assert house.state("one") == "training"
+        house.now += 20
+        house.supervisor.look()
+        assert house.processes["one"].starts == death + 1
+
+
+def test_an_aggregator_that_dies_again_and_again_fails(house: House) -> None:
+    house.submit("one", needed=1)
+    house.consent("one", 0)
+    house.supervisor.look()
+    for _ in range(MOST_DEATHS + 1):
+        house.processes["one"].ended = -9
+        house.supervisor.look()
+        house.now += 10
+        house.supervisor.look()
+    assert house.state("one") == "failed"
+
+
+def test_an_aggregator_that_was_stopped_without_results_is_started_again(house: House) -> None:
+    house.submit("one", needed=1)
+    house.consent("one", 0)
+    house.supervisor.look()
+    house.processes["one"].ended = 0  # SIGTERM from outside
+    assert house.state("one") == "training"
+    house.supervisor.look()
+    assert house.processes["one"].starts == 2
+
+
+def test_a_stopped_run_is_halted_with_its_results(house: House) -> None:
+    house.submit("one", needed=1)
+    house.consent("one", 0)
+    house.supervisor.look()
+    house.supervisor.halt("one", "enough")
+    house.supervisor.look()
+    assert house.asked.halted == ["one"]
+    (house.records.results("one")).mkdir(parents=True)
+    (house.records.results("one") / "summary.json").write_text("{}")
+    house.processes["one"].ended = 0
+    assert house.state("one") == "stopped"
+
+
+def test_a_run_that_does_not_train_is_stopped_at_once(house: House) -> None:
+    house.submit("one")
+    house.supervisor.halt("one", "a mistake")
+    house.consent("one", 0, 1)
+    assert house.state("one") == "stopped"
+
+
+def test_a_host_that_is_started_again_goes_on(tmp_path: Path) -> None:
+    before = House(tmp_path)
+    before.submit("one", needed=1)
+    before.consent("one", 0)
+    before.supervisor.look()
+    after = House(tmp_path)  # kill -9: nothing was closed
+    after.supervisor.start()
+    after.supervisor.close()
+    assert after.processes["one"].starts == 1
+    assert ("one", "edge-0") in after.rules.opened
+
+
+def test_who_withdraws_says_nothing_more(house: House) -> None:
+    house.submit("one", needed=1)
+    house.consent("one", 0, 1)
+    house.supervisor.look()
+    house.supervisor.withdrawn("one", "edge-1")
+    assert ("one", "edge-1") not in house.rules.opened
+    assert ("one", "edge-0") in house.rules.opened
