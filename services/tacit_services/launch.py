@@ -1,7 +1,7 @@
 """Starts one service (aggregator, edge, peer or party) in the current process.
 
-Both ways to start a service end here: a command such as `tacit edge`, and a child process that the
-testbed forks from a process which has the imports done already (testbed/preload.py). A service
+Both ways to start a service end here: a command such as `tacit edge`, and a child process that is
+forked from a process which has the imports done already (children/preload.py). A service
 takes its settings from the `TACIT_*` variables of the environment. Its libraries are imported when
 it is started, not when this module is.
 """

@@ -1,4 +1,4 @@
-"""Python code in a process of its own, forked off the warm one of `testbed/preload`: it begins at
+"""Python code in a process of its own, forked off the warm one of `children/preload`: it begins at
 once, where a new interpreter would spend seconds of processor time on importing torch.
 """
 
@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import TextIO
 
-from tacit_services.testbed import preload
+from tacit_services.children import preload
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _FOREVER = 90.0  # seconds; a deadline, as servers.PATIENCE (which would bring pytest into a child)

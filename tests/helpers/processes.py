@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from tacit_services.aggregator import entries
+from tacit_services.children.preload import ForkedService
 from tacit_services.journal import journal_file
 from tacit_services.journal.store import open_store
 from tacit_services.journal.weights import weights
 from tacit_services.launch import SERVICES
-from tacit_services.testbed.preload import ForkedService
 from tacit_services.transport.mqtt import Connection, Inbound
 
 from tacit import config

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from tacit_lab.papers.demo import inversion_demo
-from tacit_services.testbed import processes
+from tacit_services.children import processes
 
 from tests.helpers.servers import need
 from tests.system.cli.test_main import Captured, one_line, tacit

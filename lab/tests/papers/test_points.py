@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tacit_lab.papers.figures import stored_results
 from tacit_lab.papers.figures.stored_results import RequestedRun, Result
-from tacit_services.testbed import preload
+from tacit_services.children import preload
 
 from tacit.config import RunFile
 from tacit.errors import ConfigError

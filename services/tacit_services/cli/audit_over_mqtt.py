@@ -17,7 +17,7 @@ from tacit.audit.times import WARM, Pair, turns
 from tacit.audit.worlds import MessageSource
 from tacit.errors import ServiceError
 from tacit.protocol import topics, wire_down
-from tacit_services.testbed.processes import Child, start_broker, stopping
+from tacit_services.children.processes import Child, start_broker, stopping
 from tacit_services.transport.mqtt import Connection, Inbound
 
 PATIENCE = 60.0  # seconds for one push

@@ -34,7 +34,7 @@ from tacit.privacy.release import Releaser
 from tacit.protocol import topics, wire, wire_down
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import GlobalModel
-from tacit_services.testbed.processes import Child, start_broker, stopping
+from tacit_services.children.processes import Child, start_broker, stopping
 from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.worker import release_delay
 from tacit_services.worker.contract import LoopSettings

@@ -141,7 +141,7 @@ def run(
 ) -> None:
     """Run everything on this machine: broker, store, aggregator and edges, then a summary."""
     need("run")
-    from tacit_services.testbed import preload
+    from tacit_services.children import preload
 
     preload.prepare(file)  # its imports go on while this process makes its own
     from tacit_services.testbed import local_run

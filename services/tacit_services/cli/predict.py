@@ -266,7 +266,7 @@ def _lines(
 
 
 def _up_again(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
-    from tacit_services.testbed import preload
+    from tacit_services.children import preload
 
     say(f"starting the aggregator and the parties of {folder} again", err=True)
     preload.prepare()  # its imports go on while this process makes its own

@@ -15,9 +15,11 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit_services.federation.file_pool import BadUpload, FilePool
-from tacit_services.federation.run_desk import Person, Refused, RunDesk
+from tacit_services.federation.people import Person, Right
+from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
 from tacit_services.federation.run_records import RunRecords
+from tacit_services.federation.submissions import Refused
 from tacit_services.transport.http_pace import Pace
 from tacit_services.transport.known_hosts import KnownHosts
 from tacit_services.transport.problems import document, documented, install, problem
@@ -120,7 +122,7 @@ def run_routes(
     @router.post("/{run}/{path:path}", include_in_schema=False)
     async def write(by: Asker, request: Request, run: str, path: str) -> Response:
         desk.run(run, by)
-        if by.right == "reader":
+        if not by.may(Right.RESEARCHER):
             return problem(403, "a reader's token changes nothing")
         return await proxy.passed_on(request, run, path)
 
@@ -139,7 +141,7 @@ def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
     @router.put("/{digest}", status_code=204, summary="Upload a file, named by its SHA-256",
                 responses=documented(413, 422))  # fmt: skip
     async def upload(by: Asker, request: Request, digest: str) -> Response:
-        if by.right == "reader":
+        if not by.may(Right.RESEARCHER):
             return problem(403, "a reader's token uploads nothing")
         try:
             await pool.take(digest, request.stream())

@@ -7,46 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any
 
-from tacit.errors import TacitError
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_records import REASONS, Answer, RunRecord, RunRecords
+from tacit_services.federation.submissions import Refused, Submissions
 from tacit_services.federation.supervisor import Supervisor
-
-Right = Literal["operator", "researcher", "reader"]
-
-
-class Refused(TacitError):  # noqa: N818 (a verdict on a request)
-    """A request that is refused. status: of the HTTP answer."""
-
-    def __init__(self, status: int, why: str) -> None:
-        super().__init__(why)
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class Person:
-    """Who asks: a name, and what they may do."""
-
-    name: str
-    right: Right
-
-
-class Submissions(Protocol):
-    """What checks an offer, and makes of it a run in its folder."""
-
-    def taken(self, content: dict[str, Any], by: Person) -> RunRecord:
-        """Return the record of a new run, whose files are in place. Raises Refused."""
-
-    def public(self, run: str) -> bytes:
-        """Return the offer of a run, as members are shown it."""
-
-    def files(self, run: str) -> list[str]:
-        """Return the SHA-256 of the files that members may fetch."""
-
 
 class RunDesk:
     """The desk at which runs are submitted, answered, begun and stopped."""
@@ -74,7 +42,7 @@ class RunDesk:
 
     def submit(self, content: dict[str, Any], by: Person) -> dict[str, Any]:
         """Take a run; returns how it stands. Raises Refused."""
-        if by.right == "reader":
+        if not by.may(Right.RESEARCHER):
             raise Refused(403, "a reader's token submits no runs; ask for a researcher's")
         record = self._submissions.taken(content, by)
         self._audit.add(by.name, "submitted", run=record.name, fingerprint=record.fingerprint)
@@ -165,7 +133,7 @@ class RunDesk:
 
     def _changed_by(self, run: str, by: Person) -> RunRecord:
         record = self.run(run, by)
-        if by.right == "reader":
+        if not by.may(Right.RESEARCHER):
             raise Refused(403, "a reader's token changes nothing")
         return record
 
@@ -190,4 +158,4 @@ class RunDesk:
 
 def _sees(by: Person, record: RunRecord) -> bool:
     """Return whether a person may see a run: a researcher their own, the others all."""
-    return by.right != "researcher" or record.researcher == by.name
+    return by.right is not Right.RESEARCHER or record.researcher == by.name

@@ -26,13 +26,7 @@ from tacit import config
 from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
 from tacit.errors import ConfigError, ServiceError
-from tacit_services.disk.secret_file import kept_secret
-from tacit_services.display import live, text_tables
-from tacit_services.identity.own_ledgers import LedgerOrigin
-from tacit_services.launch import INTERRUPTED
-from tacit_services.settings import data_home, policy_beside
-from tacit_services.testbed import output_folder, own_budget
-from tacit_services.testbed.processes import (
+from tacit_services.children.processes import (
     Child,
     free_port,
     restart_if_dead,
@@ -40,6 +34,12 @@ from tacit_services.testbed.processes import (
     start_store,
     stopping,
 )
+from tacit_services.disk.secret_file import kept_secret
+from tacit_services.display import live, text_tables
+from tacit_services.identity.own_ledgers import LedgerOrigin
+from tacit_services.launch import INTERRUPTED
+from tacit_services.settings import data_home, policy_beside
+from tacit_services.testbed import output_folder, own_budget
 from tacit_services.worker import cpu_turns
 
 

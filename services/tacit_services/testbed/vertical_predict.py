@@ -17,8 +17,7 @@ from tacit.algorithms.vafl.vafl_settings import Vafl
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError, ServiceError, other_format
 from tacit_services.aggregator.reporting.run_status import SUMMARY_FORMAT
-from tacit_services.testbed import local_run, output_folder
-from tacit_services.testbed.processes import (
+from tacit_services.children.processes import (
     Child,
     free_port,
     restart_if_dead,
@@ -26,6 +25,7 @@ from tacit_services.testbed.processes import (
     start_store,
     stopping,
 )
+from tacit_services.testbed import local_run, output_folder
 from tacit_services.transport import rest_client
 from tacit_services.worker import cpu_turns
 

@@ -207,7 +207,7 @@ def test_the_audit_executes_no_file_of_the_current_folder(place: Place) -> None:
 def test_the_fallback_broker_executes_no_file_of_the_current_folder(place: Place) -> None:
     place.python(
         "from pathlib import Path\n"
-        "from tacit_services.testbed import processes\n"
+        "from tacit_services.children import processes\n"
         "processes._which = lambda name: None\n"
         "children = []\n"
         "with processes.stopping(children):\n"
@@ -225,6 +225,6 @@ def test_what_the_user_has_put_on_the_path_stays_there(place: Place) -> None:
     theirs = place.folder.parent / "theirs"
     theirs.mkdir()
     (theirs / "sitecustomize.py").write_text(f"open({str(theirs / 'ran')!r}, 'w').close()\n")
-    code = "from tacit_services.testbed import preload; preload.prepare()"
+    code = "from tacit_services.children import preload; preload.prepare()"
     place.python(code, PYTHONPATH=str(theirs))
     assert (theirs / "ran").exists()

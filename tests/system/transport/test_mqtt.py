@@ -414,7 +414,7 @@ def test_a_refused_subscription_is_said_once_and_shown(
 
 def test_the_fallback_broker_serves_as_well(tmp_path: Path) -> None:
     port = free_port()
-    command = [sys.executable, "-m", "tacit_services.testbed.fallback_broker", f"{HOST}:{port}"]
+    command = [sys.executable, "-m", "tacit_services.children.fallback_broker", f"{HOST}:{port}"]
     amqtt = Server(command, port, tmp_path / "amqtt.log")
     try:
         amqtt.start()

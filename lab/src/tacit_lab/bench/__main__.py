@@ -34,8 +34,8 @@ from typing import Any
 import torch
 from tacit_services.aggregator.assembly import Assembly, Surroundings, assemble
 from tacit_services.aggregator.broker_link import BrokerLink
+from tacit_services.children.processes import Child, start_broker, start_store
 from tacit_services.journal.store import open_store
-from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.worker import cpu_turns
 
 from tacit import config

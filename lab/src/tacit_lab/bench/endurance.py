@@ -27,8 +27,8 @@ from typing import Any
 
 import httpx
 import numpy as np
-from tacit_services.testbed.preload import ForkedService
-from tacit_services.testbed.processes import Child, free_port, start_broker, start_store
+from tacit_services.children.preload import ForkedService
+from tacit_services.children.processes import Child, free_port, start_broker, start_store
 
 from tacit_lab.bench.child import resident
 from tacit_lab.bench.workers import ChildProcess

@@ -26,9 +26,9 @@ from typing import Any
 
 import psutil
 import torch
+from tacit_services.children.preload import ForkedService, prepare
+from tacit_services.children.processes import Child, start_broker, start_store
 from tacit_services.journal.store import Anchor, NewEntry, Verdict, open_store
-from tacit_services.testbed.preload import ForkedService, prepare
-from tacit_services.testbed.processes import Child, start_broker, start_store
 from tacit_services.transport.mqtt import Connection, Inbound
 
 from tacit import config

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tacit_services.testbed.preload import KEEP_HEAP
+from tacit_services.children.preload import KEEP_HEAP
 
 from tacit.datasets import Dataset
 from tacit.models import Model

@@ -23,8 +23,8 @@ from typing import Any
 
 import psutil
 from tacit_client import Status
+from tacit_services.children.processes import free_port
 from tacit_services.testbed import local_run
-from tacit_services.testbed.processes import free_port
 from tacit_services.transport import rest_client
 
 TURN_SECONDS = 3.0

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import Any
 
-from tacit_services.testbed.preload import KEEP_HEAP
+from tacit_services.children.preload import KEEP_HEAP
 
 from tacit_lab.checkout import ROOT
 

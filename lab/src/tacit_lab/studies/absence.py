@@ -35,8 +35,8 @@ import numpy as np
 import torch
 from tacit_client import ApiError, Client, Unreachable
 from tacit_services.aggregator import entries
+from tacit_services.children.processes import free_port
 from tacit_services.journal import journal_file
-from tacit_services.testbed.processes import free_port
 
 from tacit import datasets
 from tacit.algorithms import registry

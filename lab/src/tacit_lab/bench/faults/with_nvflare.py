@@ -11,7 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tacit_services.testbed.processes import free_port
+from tacit_services.children.processes import free_port
 
 from tacit_lab.bench.faults import fault_plan, site_rows
 from tacit_lab.bench.faults.federation import RunFolders

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tacit_services.testbed.processes import free_port
+from tacit_services.children.processes import free_port
 
 from tacit_lab.bench.peers.window import Rate, system
 from tacit_lab.checkout import ROOT

@@ -13,7 +13,7 @@ import socket
 from pathlib import Path
 
 import numpy as np
-from tacit_services.testbed.processes import free_port
+from tacit_services.children.processes import free_port
 
 from tacit import datasets
 from tacit_lab.bench.peers.window import Rate, System, lines, system

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 from tacit_services.aggregator.ingest.reassembly import Reassembly
-from tacit_services.testbed.processes import Child, StartedServer, start_broker
+from tacit_services.children.processes import Child, StartedServer, start_broker
 from tacit_services.transport.mqtt import Connection, Inbound
 from torch import Tensor
 

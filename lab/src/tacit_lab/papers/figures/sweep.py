@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from tacit_services import python_child
 from tacit_services.aggregator.reporting.evaluation import Points, public_sample
+from tacit_services.children.preload import die_with_parent
 from tacit_services.testbed import simulated_run
-from tacit_services.testbed.preload import die_with_parent
 from torch import Tensor
 
 from tacit import datasets

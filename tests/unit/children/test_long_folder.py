@@ -11,7 +11,7 @@ from pathlib import Path
 CHILD = """
 import tempfile
 from multiprocessing import forkserver, util
-from tacit_services.testbed import preload
+from tacit_services.children import preload
 preload._IMPORTED.clear()
 preload.prepare()
 print(util.get_temp_dir())

@@ -1,4 +1,4 @@
-"""The child processes of one command on one machine: a broker, a store, and restarted services."""
+"""The child processes of one command: services that are started again, a broker, a store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tacit.errors import ServiceError
 from tacit_services import python_child, signals
-from tacit_services.testbed.preload import ForkedService, die_with_parent
+from tacit_services.children.preload import ForkedService, die_with_parent
 from tacit_services.transport.mqtt import MAX_PACKET
 
 RESTARTS = 20  # per child; a child that dies more often is not going to recover
@@ -31,7 +31,8 @@ class Child:
 
     `command` is a program with its arguments; `tacit` is not looked up but forked. `environment` is
     added to our own. A `lasting` one is a server, which never has its work done: it is started
-    again even if it ended well.
+    again even if it ended well. `inherits` are descriptors that a program (not a `tacit`) gets as
+    they are: a lock that lasts until it has ended, too.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Child:
     process: subprocess.Popen[bytes] | ForkedService | None = None
     restarts: int = field(default=0)
     lasting: bool = False
+    inherits: tuple[int, ...] = ()
 
     def start(self) -> None:
         """Start the process; its output is appended to its log."""
@@ -57,6 +59,7 @@ class Child:
                 stderr=log,
                 start_new_session=True,
                 preexec_fn=die_with_parent,
+                pass_fds=self.inherits,
             )
 
     def code(self) -> int | None:
@@ -106,8 +109,8 @@ def restart_if_dead(child: Child) -> None:
 def stopping(children: list[Child]) -> Iterator[threading.Event]:
     """Stop all children at the end of the block, the last started first; yields an event.
 
-    No child outlives the command, whatever happens. SIGINT and SIGTERM set the event in the
-    meantime.
+    No child outlives the command, also where the block raises. SIGINT and SIGTERM set the event in
+    the meantime.
     """
     interrupted = threading.Event()
     undo = signals.watch(interrupted)
@@ -130,37 +133,57 @@ class StartedServer:
 def start_broker(state: Path, children: list[Child]) -> StartedServer:
     """Start a broker on a free loopback port: mosquitto if it is on PATH, else amqtt."""
     port = free_port()
-    binary = _which("mosquitto")
+    binary = mosquitto()
     if binary is None:
         command = python_child.command(
-            "tacit_services.testbed.fallback_broker", f"127.0.0.1:{port}"
+            "tacit_services.children.fallback_broker", f"127.0.0.1:{port}"
         )
         kind = "amqtt (no mosquitto on PATH)"
     else:
         conf = state / "mosquitto.conf"
         lines = [
             f"listener {port} 127.0.0.1",
-            "max_qos 1",
-            "max_topic_alias 0",
+            *broker_limits(),
             "allow_anonymous true",
-            "set_tcp_nodelay true",
-            f"max_packet_size {MAX_PACKET}",
-            "max_inflight_messages 16",
             "max_queued_messages 50000",
             "persistence false",
         ]
-        if os.geteuid() == 0:
-            lines.append("user root")  # else it becomes a user that cannot read the folder
         conf.write_text("\n".join(lines) + "\n", encoding="utf-8")
         command = [binary, "-c", str(conf)]
         kind = "mosquitto"
-    child = Child("broker", command, {}, state / "broker.log", lasting=True)
-    _start_and_wait(child, port, children)
+    start_and_wait(Child("broker", command, {}, state / "broker.log", lasting=True), port, children)
     return StartedServer(kind, f"127.0.0.1:{port}")
 
 
-def start_store(state: Path, children: list[Child]) -> StartedServer:
-    """Start a store in `state`: valkey, or redis, or where neither is on PATH a SQLite file."""
+def mosquitto() -> str | None:
+    """Return the path of mosquitto; None where it is not on PATH."""
+    return _which("mosquitto")
+
+
+def broker_limits() -> list[str]:
+    """Return the lines of mosquitto's configuration that every broker of tacit's own has.
+
+    They follow the line of a listener.
+    """
+    lines = [
+        "max_qos 1",
+        "max_topic_alias 0",
+        "set_tcp_nodelay true",
+        f"max_packet_size {MAX_PACKET}",
+        "max_inflight_messages 16",
+    ]
+    if os.geteuid() == 0:
+        lines.append("user root")  # else it becomes a user that cannot read the folder
+    return lines
+
+
+def start_store(
+    state: Path, children: list[Child], inherits: tuple[int, ...] = ()
+) -> StartedServer:
+    """Start a store in `state`: valkey, or redis, or where neither is on PATH a SQLite file.
+
+    inherits: descriptors that the server holds until it has ended.
+    """
     binary = _which("valkey-server") or _which("redis-server")
     if binary is None:
         return StartedServer(
@@ -188,11 +211,17 @@ def start_store(state: Path, children: list[Child]) -> StartedServer:
         "--maxmemory-policy",
         "noeviction",
     ]
-    _start_and_wait(Child("store", command, {}, state / "store.log", lasting=True), port, children)
+    log = state / "store.log"
+    store = Child("store", command, {}, log, lasting=True, inherits=inherits)
+    start_and_wait(store, port, children)
     return StartedServer(Path(binary).stem.removesuffix("-server"), f"redis://127.0.0.1:{port}/0")
 
 
-def _start_and_wait(child: Child, port: int, children: list[Child]) -> None:
+def start_and_wait(child: Child, port: int, children: list[Child]) -> None:
+    """Start `child`, enter it among `children`, and return when its loopback port answers.
+
+    Raises ServiceError, with the child's last line, where it ends instead, or takes too long.
+    """
     child.start()
     children.append(child)
     deadline = time.monotonic() + START_SECONDS

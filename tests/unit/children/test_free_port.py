@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from contextlib import ExitStack
 
-from tacit_services.testbed import processes
+from tacit_services.children import processes
 
 
 def test_a_free_port_is_none_that_an_outgoing_connection_may_get() -> None:

@@ -1,0 +1,33 @@
+"""Names that people know members and each other by: 1 to 100 printable characters."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from tacit.errors import ConfigError
+
+_MOST = 100
+
+
+def checked_human_name(field: str, name: str) -> str:
+    """Return `name` if it can be shown in a line, and told from others by eye.
+
+    So it is in Unicode's composed form, and has no control or invisible character, and no space at
+    an end. Raises ConfigError naming `field` otherwise.
+    """
+    if not 1 <= len(name) <= _MOST:
+        raise ConfigError(f"{field}={name[:_MOST]!r}: expected 1 to {_MOST} characters")
+    # str.isprintable refuses separators but for the plain space, and all of Unicode's "Other": with
+    # it what turns the direction of a line, or has no width.
+    if not name.isprintable() or name.strip() != name or "  " in name:
+        raise ConfigError(
+            f"{field}={name!r}: expected printable characters, with single spaces between them"
+        )
+    if unicodedata.normalize("NFC", name) != name:
+        raise ConfigError(f"{field}={name!r}: expected Unicode's composed form (NFC)")
+    return name
+
+
+def alike(name: str) -> str:
+    """Return what two names have in common that a reader may take for the same."""
+    return unicodedata.normalize("NFKC", name).casefold()

@@ -1,0 +1,299 @@
+"""`tacit serve`: the host of a federation, made or gone on with, until SIGTERM.
+
+    FOLDER/federation.toml  settings
+    FOLDER/ca/              the authority, its tokens, and the servers' certificates
+    FOLDER/broker, store/   the broker and the store, which this process starts
+    FOLDER/members, people/ who has joined, who may submit
+    FOLDER/runs/RUN/        a run: its offer, files, state and results
+    FOLDER/files, code/     uploaded files; code that the operator lets run here
+    FOLDER/audit.jsonl      who did what
+
+All that must outlast the process is in FOLDER: after kill -9 the same command goes on.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+from cryptography import x509
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.security import HTTPAuthorizationCredentials
+
+from tacit.errors import ConfigError, ServiceError
+from tacit_services.children.processes import Child, restart_if_dead, stopping
+from tacit_services.enrollment import certificates
+from tacit_services.enrollment.authority import CA, CERTIFICATE, KEY, CertificateAuthority
+from tacit_services.enrollment.join_tokens import JoinTokens
+from tacit_services.federation import federation_settings
+from tacit_services.federation.audit_log import AuditLog
+from tacit_services.federation.broker import BrokerRules, FederationBroker, aggregator_name
+from tacit_services.federation.federation_rest import (
+    PEOPLE,
+    authority_routes,
+    bearer,
+    create_app,
+    file_routes,
+    offer_routes,
+    run_routes,
+)
+from tacit_services.federation.federation_settings import FederationSettings
+from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.member_desk import MemberDesk, member_of_request
+from tacit_services.federation.members import Members
+from tacit_services.federation.people import People, Person
+from tacit_services.federation.run_desk import RunDesk
+from tacit_services.federation.run_proxy import RunProxy
+from tacit_services.federation.run_records import RunRecord, RunRecords
+from tacit_services.federation.run_sockets import RunSockets
+from tacit_services.federation.store import start_federation_store
+from tacit_services.federation.submissions import OFFER, Submissions
+from tacit_services.federation.supervisor import Supervisor
+from tacit_services.transport import http_server
+from tacit_services.transport.address import bind, split_host_port
+from tacit_services.transport.front_door import FrontDoor
+from tacit_services.transport.pinned_authority import Authority
+
+log = logging.getLogger("tacit.federation")
+WEB = "enrollment"  # the folder of the HTTPS server's certificate, as of tacit pki
+
+
+class FederationFolder:
+    """The folder of a federation, whose one host holds its lock.
+
+    authority: its certificate authority. settings: read when it was opened.
+    """
+
+    def __init__(self, path: Path, flags: dict[str, object]) -> None:
+        """Open the federation in `path`, or make one there. Raises ConfigError."""
+        self.path = path
+        try:
+            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.settings = federation_settings.read(path, flags)
+            if not (path / federation_settings.FILE).exists():
+                federation_settings.write(path, self.settings)
+            for name in ("broker", "store", "members", "people", "runs", "code"):
+                (path / name).mkdir(exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise ConfigError(f"{path}: {error.strerror or error}") from error
+        self.authority = self._opened()
+
+    def _opened(self) -> CertificateAuthority:
+        place = self.path / "ca"
+        if (place / CA).exists():
+            return CertificateAuthority(place)
+        return CertificateAuthority.create(place, f"tacit federation {socket.gethostname()}")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Be its one host. Raises ConfigError where another process is."""
+        with (self.path / "lock").open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(f"{self.path}: another process serves it") from error
+            yield
+
+    def web_certificate(self) -> Path:
+        """Return the folder of the HTTPS server's certificate, made or made anew where need be."""
+        names = self.settings.names
+        authority = self.authority
+        with authority.locked():
+            bundle = authority.folder / WEB
+            if not (bundle / KEY).exists():
+                return authority.issue(WEB, names)
+            newest = x509.load_pem_x509_certificate((bundle / CERTIFICATE).read_bytes())
+            ends = certificates.due(newest, certificates_renewed_before)
+            if ends or set(certificates.hosts(newest)) != set(names):
+                return authority.renew(WEB, names)
+            return bundle
+
+    def aggregator_certificate(self, run: str) -> Path:
+        """Return the folder of the certificate of a run's aggregator, made where need be."""
+        name = aggregator_name(run)
+        with self.authority.locked():
+            bundle = self.authority.folder / name
+            if (bundle / KEY).exists():
+                return self.authority.renew(name)
+            return self.authority.issue(name)
+
+
+certificates_renewed_before = 30  # days
+
+
+def serve(
+    path: Path, flags: dict[str, object], say: Callable[[str], None], new_token: bool = True
+) -> None:
+    """Serve the federation in `path` until SIGTERM or SIGINT. say: prints a line at once.
+
+    Raises TacitError.
+    """
+    folder = FederationFolder(path, flags)
+    children: list[Child] = []
+    with folder.locked(), ExitStack() as parts:
+        interrupted = parts.enter_context(stopping(children))
+        host = Host(folder, children, parts)
+        say(f"federation {path}: {folder.settings.url}/")
+        if new_token:
+            say(host.join_line())
+        while not interrupted.wait(1.0):
+            for child in children:
+                restart_if_dead(child)
+
+
+class Host:
+    """The parts of a running host, each built once, and closed by `parts` in order."""
+
+    def __init__(self, folder: FederationFolder, children: list[Child], parts: ExitStack) -> None:
+        """Start everything. Raises TacitError."""
+        self._folder = folder
+        settings = folder.settings
+        path = folder.path
+        listener = bind(settings.listen)  # a port in use is better said before anything starts
+        web = folder.web_certificate()
+        self._tokens = JoinTokens(path / "members")
+        self._audit = AuditLog(path / "audit.jsonl")
+        members = Members(path / "members")
+        people = People(path / "people")
+        people.operator_token()
+        broker = FederationBroker(path / "broker", folder.authority)
+        self._broker = broker.start(children)
+        self._store = _store(settings, path / "store", children)
+        self._rules = rules = broker.rules()
+        parts.callback(rules.stop)
+        records = RunRecords(path / "runs")
+        self._sockets = sockets = parts.enter_context(closing(RunSockets(path / "runs")))
+        supervisor = Supervisor(records, rules, sockets, self._aggregator, settings.parallel)
+        pool = FilePool(path / "files")
+        submissions = Submissions(records, pool, path / "code")
+        names = _Names(members)
+        desk = RunDesk(records, supervisor, submissions, pool, self._audit, names.of)
+        self._authority = Authority(
+            (folder.authority.folder / CA).read_text(encoding="ascii"),
+            public_web=settings.certificate is not None,
+        )
+        person = _person_of(people)
+        app = create_app(
+            (
+                authority_routes(self._authority),
+                MemberDesk(folder.authority, self._tokens, members).router(),
+                offer_routes(desk, _member_id(members)),
+                file_routes(pool, person),
+                run_routes(desk, records, RunProxy(sockets), person),
+            ),
+            settings.names,
+        )
+        inner = parts.enter_context(_https(app, folder, web))
+        supervisor.start()
+        parts.callback(supervisor.close)
+        door = FrontDoor(listener, self._broker.address, inner)
+        door.start()
+        parts.callback(door.close)
+
+    def join_line(self) -> str:
+        """Return the line that lets members join: a new token of the settings' uses and hours."""
+        settings = self._folder.settings
+        now = time.time()
+        token = self._tokens.add(
+            f"serve-{int(now * 1000)}",
+            uses=settings.token_uses,
+            until=now + 3600 * settings.token_hours,
+        )
+        return f"tacit join {settings.url} --token {token} --ca {self._authority.pin()}"
+
+    def _aggregator(self, record: RunRecord) -> Child:
+        """Return the process of a run's aggregator, not started."""
+        run = record.name
+        place = self._folder.path / "runs" / run
+        state = place / "state"
+        state.mkdir(exist_ok=True, mode=0o700)
+        bundle = self._folder.aggregator_certificate(run)
+        variables = {
+            "TACIT_RUN_FILE": str(place / OFFER),
+            "TACIT_OFFER": str(place),
+            "TACIT_RUN_ID": run,
+            "TACIT_BROKER": self._broker.address,
+            "TACIT_TLS_CA": str(bundle / CA),
+            "TACIT_TLS_CERT": str(bundle / CERTIFICATE),
+            "TACIT_TLS_KEY": str(bundle / KEY),
+            "TACIT_STORE": self._store,
+            "TACIT_OUT": str(place / "out"),
+            "TACIT_HTTP": self._sockets.address(run),
+            "TACIT_TOKEN_FILE": str(self._sockets.token_file(run)),
+            "TACIT_RECEIPTS": str(state / "receipts.key"),
+            "TACIT_TRUSTED": str(state / "trusted.db"),
+            "TACIT_LABELS": str(state / "labels.safetensors"),
+            "TACIT_JOURNAL_FILE": str(place / "journal"),
+            "TACIT_THREADS": "1",
+            "TACIT_LOG": self._folder.settings.log,
+        }
+        if self._folder.settings.data is not None:
+            variables["TACIT_DATA"] = str(self._folder.settings.data)
+        return Child(f"run {run}", ["tacit", "aggregator"], variables, place / "aggregator.log")
+
+
+class _Names:
+    """The names that people know of members."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+
+    def of(self, member: str) -> str:
+        """Return the name of a member's id; the id where nobody has it."""
+        entry = self._members.get(member)
+        return member if entry is None else entry.name
+
+
+def _store(settings: FederationSettings, place: Path, children: list[Child]) -> str:
+    if settings.store is not None:
+        return settings.store
+    return start_federation_store(place, children).address
+
+
+def _person_of(people: People) -> Callable[..., Person]:
+    """Return FastAPI's dependency that gives who asks, by their token; 401 for nobody's."""
+
+    def person(
+        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(PEOPLE)],
+    ) -> Person:
+        known = people.person(bearer(credentials))
+        if known is None:
+            raise HTTPException(
+                401, "the token is missing or wrong (tacit: --token-file)",
+                {"WWW-Authenticate": "Bearer"},
+            )  # fmt: skip
+        return known
+
+    return person
+
+
+@contextmanager
+def _https(app: FastAPI, folder: FederationFolder, web: Path) -> Iterator[str]:
+    """Serve `app` at a loopback port in a thread of its own; yields the address."""
+    settings = folder.settings
+    listener = bind("127.0.0.1:0")
+    host, port = listener.getsockname()[:2]
+    server = http_server.HttpServer(
+        app,
+        timeout_graceful_shutdown=1,
+        ssl_certfile=settings.certificate or web / CERTIFICATE,
+        ssl_keyfile=settings.key or web / KEY,
+        ssl_ca_certs=folder.authority.folder / CA,
+        ssl_cert_reqs=ssl.CERT_OPTIONAL,
+    )
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listener]}, name="https", daemon=True
+    )
+    thread.start()
+    try:
+        yield f"{host}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(5.0)

@@ -1,0 +1,165 @@
+"""What is submitted becomes a run: its offer is checked, and its files are put into its folder.
+
+    runs/RUN/offer.json       the offer, as its researcher signed it
+    runs/RUN/submission.json  which files stay at the host, and which of them is the test set
+    runs/RUN/files/           the offer's files, and those of the host
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from tacit.errors import ConfigError, DataError, TacitError, WireError
+from tacit_services.disk import files
+from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.people import Person, Right
+from tacit_services.federation.run_records import RunRecord, RunRecords
+from tacit_services.offers.offer import Offer
+from tacit_services.offers.reading import definition_at_host
+
+OFFER = "offer.json"
+SUBMISSION = "submission.json"
+FILES = "files"
+_PLAIN = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+
+class Refused(TacitError):  # noqa: N818 (a verdict on a request)
+    """A request that is refused. status: of the HTTP answer."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Submission(BaseModel):
+    """What a researcher sends. offer: its canonical JSON, as text, byte for byte.
+
+    at_host: SHA-256 of the files that stay at the host, by name; test: the public test set's name.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    offer: str = Field(min_length=2, max_length=1 << 22)
+    at_host: dict[str, str] = Field({}, max_length=64)
+    test: str | None = None
+
+
+class Submissions:
+    """The desk at which offers are checked."""
+
+    def __init__(
+        self,
+        records: RunRecords,
+        pool: FilePool,
+        code: Path,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """code: FOLDER/code, where the operator puts code that may run here."""
+        self._records = records
+        self._pool = pool
+        self._code = code
+        self._clock = clock
+
+    def taken(self, content: dict[str, Any], by: Person) -> RunRecord:
+        """Return the record of a new run whose files are in place, durably. Raises Refused."""
+        try:
+            submission = Submission.model_validate(content)
+            offer = Offer.parse(submission.offer.encode())
+        except ValidationError as error:
+            item = error.errors(include_url=False)[0]
+            field = ".".join(map(str, item["loc"]))
+            raise Refused(422, f"{field}: {item['msg']}") from error
+        except WireError as error:
+            raise Refused(422, str(error)) from error
+        if by.right is Right.RESEARCHER and offer.researcher.name != by.name:
+            raise Refused(
+                403, f"researcher={offer.researcher.name!r}: this token is {by.name}'s; submit as them"
+            )
+        if self._records.get(offer.run) is not None:
+            raise Refused(409, f"run {offer.run!r}: there is one of this name; choose another")
+        folder = self._records.folder(offer.run)
+        self._placed(folder, offer, submission)
+        record = self._checked(folder, offer, submission)
+        files.write(folder / OFFER, submission.offer.encode(), files.SECRET)
+        content_at_host = submission.model_dump_json(exclude={"offer"})
+        files.write(folder / SUBMISSION, content_at_host.encode(), files.SECRET)
+        self._records.add(record)
+        return record
+
+    def public(self, run: str) -> bytes:
+        """Return the offer of a run, as members are shown it."""
+        return (self._records.folder(run) / OFFER).read_bytes()
+
+    def files(self, run: str) -> list[str]:
+        """Return the SHA-256 of the files that members may fetch."""
+        content = json.loads(self.public(run))
+        return list(content["files"].values())
+
+    def _placed(self, folder: Path, offer: Offer, submission: Submission) -> None:
+        """Put the offer's files and the host's into the run's folder, anew. Raises Refused."""
+        place = folder / FILES
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True, mode=0o700)
+        for name in submission.at_host:
+            if not _PLAIN.fullmatch(name) or name in offer.files:
+                raise Refused(422, f"at_host: {name[:200]!r} is no plain relative name of its own")
+        for name, digest in (submission.at_host | offer.files).items():
+            path = place / name
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._copy(name, digest, submission, path)
+
+    def _copy(self, name: str, digest: str, submission: Submission, to: Path) -> None:
+        source = self._pool.path(digest)
+        if source is None:
+            raise Refused(422, f"{name}: its file {digest[:16]}… was not uploaded")
+        if name in submission.at_host and name != submission.test:
+            # Nothing that came over the network is executed: the operator has put this very file.
+            own = self._code / digest
+            if not own.is_file():
+                raise Refused(
+                    403,
+                    f"{name}: is code that runs at the host; its operator allows it by "
+                    f"`tacit submit` at the host, or by a copy as {own}",
+                )
+            source = own
+        try:
+            os.link(source, to)
+        except OSError:  # another file system, or one without links
+            shutil.copy(source, to)
+
+    def _checked(self, folder: Path, offer: Offer, submission: Submission) -> RunRecord:
+        try:
+            definition = definition_at_host(offer, folder / FILES, submission.test).define()
+            definition.build_model()
+            definition.source.test(None)
+        except (ConfigError, DataError) as error:
+            raise Refused(422, str(error)) from error
+        edges = definition.edges
+        return RunRecord(
+            offer.run,
+            offer.fingerprint,
+            offer.researcher.name,
+            self._clock(),
+            edges.count,
+            edges.min or edges.count,
+            edges.wait,
+            definition.run.updates,
+        )
+
+
+def submission_in(folder: Path) -> tuple[Offer, Submission]:
+    """Return what was submitted of the run in `folder`. Raises ConfigError."""
+    try:
+        offer = Offer.parse((folder / OFFER).read_bytes())
+        content = json.loads((folder / SUBMISSION).read_bytes())
+        return offer, Submission(offer="{}", **content)
+    except (OSError, ValueError, TypeError, WireError) as error:
+        raise ConfigError(f"run {folder}: {error}") from error
