@@ -15,6 +15,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit_services.federation.file_pool import BadUpload, FilePool
+from tacit_services.federation.members import Member
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
@@ -22,6 +23,8 @@ from tacit_services.federation.run_records import RunRecords
 from tacit_services.federation.submissions import Refused
 from tacit_services.transport.http_pace import Pace
 from tacit_services.transport.known_hosts import KnownHosts
+from tacit_services.transport.pinned_authority import PATH as AUTHORITY
+from tacit_services.transport.pinned_authority import Authority
 from tacit_services.transport.problems import document, documented, install, problem
 
 PEOPLE = HTTPBearer(auto_error=False, description="an operator's, researcher's or reader's token")
@@ -45,29 +48,40 @@ class Stopping(BaseModel):
     reason: str = Field("stopped by its researcher", min_length=1, max_length=200)
 
 
-def offer_routes(desk: RunDesk, member: Callable[[Request], str]) -> APIRouter:
-    """Return what members may ask for. member: the id of who asks; raises HTTPException."""
+def authority_routes(authority: Authority) -> APIRouter:
+    """Return what a newcomer asks first: whom to believe, known by its SHA-256."""
+    router = APIRouter(tags=["newcomers"])
+
+    @router.get(AUTHORITY, summary="The authority, as the line that lets members join names it")
+    def whom_to_believe() -> Response:
+        return Response(authority.document(), media_type="application/json")
+
+    return router
+
+
+def offer_routes(desk: RunDesk, member: Callable[..., Member]) -> APIRouter:
+    """Return what members may ask for. member: who asks; raises HTTPException."""
     router = APIRouter(prefix="/v1/offers", tags=["members"], responses=documented(401, 403))
-    Member = Annotated[str, Depends(member)]
+    Asker = Annotated[Member, Depends(member)]
 
     @router.get("", summary="The runs that are offered, and how each stands")
-    def offers(_: Member) -> Response:
+    def offers(_: Asker) -> Response:
         return document(desk.offered())
 
     @router.get("/{run}", summary="An offer, as its researcher signed it",
                 responses=documented(404))  # fmt: skip
-    def offer(_: Member, run: str) -> Response:
+    def offer(_: Asker, run: str) -> Response:
         return Response(desk.offer(run), media_type="application/json")
 
     @router.get("/{run}/files/{digest}", summary="A file that an offer refers to",
                 responses=documented(404))  # fmt: skip
-    def file(_: Member, run: str, digest: str) -> Response:
+    def file(_: Asker, run: str, digest: str) -> Response:
         return FileResponse(desk.file(run, digest), media_type=_BINARY)
 
     @router.put("/{run}/answer", status_code=204, summary="What this member's owner answers",
                 responses=documented(404, 409, 422))  # fmt: skip
-    def answer(asker: Member, run: str, answering: Answering) -> Response:
-        desk.answer(run, asker, answering.model_dump())
+    def answer(asker: Asker, run: str, answering: Answering) -> Response:
+        desk.answer(run, asker.id, answering.model_dump())
         return Response(status_code=204)
 
     return router
@@ -152,13 +166,8 @@ def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
     return router
 
 
-def create_app(
-    routers: Iterable[APIRouter], hosts: Iterable[str], never_waits: Callable[[Any], bool]
-) -> FastAPI:
-    """Return the application of a host. hosts: further names under which it may be asked for.
-
-    never_waits: whether a request is never delayed, as those of members are not.
-    """
+def create_app(routers: Iterable[APIRouter], hosts: Iterable[str]) -> FastAPI:
+    """Return the application of a host. hosts: further names under which it may be asked for."""
     app = FastAPI(
         title="tacit federation",
         version="1",
@@ -169,7 +178,7 @@ def create_app(
     )
     app.add_middleware(KnownHosts, names=tuple(hosts))
     install(app, large=_large)
-    app.add_middleware(Pace, free=never_waits)
+    app.add_middleware(Pace, free=lambda scope: scope["path"] == "/healthz")
 
     @app.exception_handler(Refused)
     def refused(_: Request, error: Refused) -> Response:

@@ -15,26 +15,33 @@ from __future__ import annotations
 
 import fcntl
 import logging
-import os
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 from cryptography import x509
-from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, HTTPException
 from fastapi.security import HTTPAuthorizationCredentials
 
-from tacit.errors import ConfigError, ServiceError
+from tacit.errors import ConfigError
 from tacit_services.children.processes import Child, restart_if_dead, stopping
 from tacit_services.enrollment import certificates
-from tacit_services.enrollment.authority import CA, CERTIFICATE, KEY, CertificateAuthority
+from tacit_services.enrollment.authority import (
+    CA,
+    CERTIFICATE,
+    KEY,
+    RENEW_DAYS,
+    CertificateAuthority,
+)
 from tacit_services.enrollment.join_tokens import JoinTokens
 from tacit_services.federation import federation_settings
 from tacit_services.federation.audit_log import AuditLog
-from tacit_services.federation.broker import BrokerRules, FederationBroker, aggregator_name
+from tacit_services.federation.broker import FederationBroker, aggregator_name
 from tacit_services.federation.federation_rest import (
     PEOPLE,
     authority_routes,
@@ -57,7 +64,7 @@ from tacit_services.federation.store import start_federation_store
 from tacit_services.federation.submissions import OFFER, Submissions
 from tacit_services.federation.supervisor import Supervisor
 from tacit_services.transport import http_server
-from tacit_services.transport.address import bind, split_host_port
+from tacit_services.transport.address import bind
 from tacit_services.transport.front_door import FrontDoor
 from tacit_services.transport.pinned_authority import Authority
 
@@ -110,7 +117,7 @@ class FederationFolder:
             if not (bundle / KEY).exists():
                 return authority.issue(WEB, names)
             newest = x509.load_pem_x509_certificate((bundle / CERTIFICATE).read_bytes())
-            ends = certificates.due(newest, certificates_renewed_before)
+            ends = certificates.due(newest, RENEW_DAYS)
             if ends or set(certificates.hosts(newest)) != set(names):
                 return authority.renew(WEB, names)
             return bundle
@@ -123,9 +130,6 @@ class FederationFolder:
             if (bundle / KEY).exists():
                 return self.authority.renew(name)
             return self.authority.issue(name)
-
-
-certificates_renewed_before = 30  # days
 
 
 def serve(
@@ -184,7 +188,7 @@ class Host:
             (
                 authority_routes(self._authority),
                 MemberDesk(folder.authority, self._tokens, members).router(),
-                offer_routes(desk, _member_id(members)),
+                offer_routes(desk, member_of_request(members)),
                 file_routes(pool, person),
                 run_routes(desk, records, RunProxy(sockets), person),
             ),

@@ -16,6 +16,7 @@ from tacit_services.federation.run_records import REASONS, Answer, RunRecord, Ru
 from tacit_services.federation.submissions import Refused, Submissions
 from tacit_services.federation.supervisor import Supervisor
 
+
 class RunDesk:
     """The desk at which runs are submitted, answered, begun and stopped."""
 

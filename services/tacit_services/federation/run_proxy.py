@@ -45,9 +45,7 @@ class RunProxy:
             timeout=_TIMEOUT,
             trust_env=False,
         )
-        headers = {
-            name: value for name, value in request.headers.items() if name not in _OF_A_HOP
-        }
+        headers = {name: value for name, value in request.headers.items() if name not in _OF_A_HOP}
         asked = client.build_request(
             request.method,
             f"/v1/{path}",
@@ -59,15 +57,14 @@ class RunProxy:
             answer = await client.send(asked, stream=True)
         except httpx.TransportError as error:
             await client.aclose()
-            return problem(503, f"run {run!r}: {error or type(error).__name__}", {"Retry-After": "1"})
+            return problem(
+                503, f"run {run!r}: {error or type(error).__name__}", {"Retry-After": "1"}
+            )
         passed = {name: value for name, value in answer.headers.items() if name not in _OF_A_HOP}
         if "content-length" in answer.headers:
             passed["content-length"] = answer.headers["content-length"]
         return StreamingResponse(
-            _pieces(answer),
-            answer.status_code,
-            passed,
-            background=BackgroundTask(client.aclose),
+            _pieces(answer), answer.status_code, passed, background=BackgroundTask(client.aclose)
         )
 
 

@@ -1,8 +1,8 @@
 """What is submitted becomes a run: its offer is checked, and its files are put into its folder.
 
-    runs/RUN/offer.json       the offer, as its researcher signed it
-    runs/RUN/submission.json  which files stay at the host, and which of them is the test set
-    runs/RUN/files/           the offer's files, and those of the host
+runs/RUN/offer.json       the offer, as its researcher signed it
+runs/RUN/submission.json  which files stay at the host, and which of them is the test set
+runs/RUN/files/           the offer's files, and those of the host
 """
 
 from __future__ import annotations
@@ -81,7 +81,8 @@ class Submissions:
             raise Refused(422, str(error)) from error
         if by.right is Right.RESEARCHER and offer.researcher.name != by.name:
             raise Refused(
-                403, f"researcher={offer.researcher.name!r}: this token is {by.name}'s; submit as them"
+                403,
+                f"researcher={offer.researcher.name!r}: this token is {by.name}'s; submit as them",
             )
         if self._records.get(offer.run) is not None:
             raise Refused(409, f"run {offer.run!r}: there is one of this name; choose another")

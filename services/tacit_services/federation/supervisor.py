@@ -246,4 +246,3 @@ class Supervisor:
 
 def _count(value: object) -> int:
     return value if isinstance(value, int) and value >= 0 else 0
-

@@ -102,9 +102,7 @@ class HostClient:
         except (ValueError, RecursionError) as error:
             raise ServiceError(f"{self._url}: not a federation's answer") from error
 
-    def _asked(
-        self, method: str, path: str, body: dict[str, str] | None = None
-    ) -> httpx.Response:
+    def _asked(self, method: str, path: str, body: dict[str, str] | None = None) -> httpx.Response:
         with self._reached():
             answer = self._http.request(method, path, json=body)
         if not answer.is_success:

@@ -1,10 +1,10 @@
 """A member's state folder: who it is in its federation, and what was said to each offer.
 
-    member.json             the federation's address, this member's id and name
-    ca.crt tls.crt tls.key  whom it believes, its certificate, its key (0600)
-    answers/RUN.json        its owner's answer to an offer
-    runs/RUN/               the offer, its files, and the files of its work
-    lock                    held by the one process that works
+member.json             the federation's address, this member's id and name
+ca.crt tls.crt tls.key  whom it believes, its certificate, its key (0600)
+answers/RUN.json        its owner's answer to an offer
+runs/RUN/               the offer, its files, and the files of its work
+lock                    held by the one process that works
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from tacit_services.transport.problems import PROBLEM, problem
 
+PROGRESS = 1 << 17  # bytes; more than any request has that is no upload
+
 
 class BoundedConnection(H11Protocol):
     """An HTTP connection of which `waited` is known, and `lost` is told the end.
@@ -24,6 +26,7 @@ class BoundedConnection(H11Protocol):
         super().__init__(*arguments)
         self._lost = lost
         self._request_began = time.monotonic()  # when the request began for which it waits
+        self._came = 0  # bytes of a body since the request's time was last begun anew
         self._unread: float | None = None  # since when the client has read too little
         self._closing: float | None = None  # since when it is to be closed
 
@@ -45,6 +48,11 @@ class BoundedConnection(H11Protocol):
         """Take what has come. The first byte behind an answer begins a request."""
         if self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
             self._request_began = time.monotonic()
+            self._came = 0
+        self._came += len(data)
+        if self._came > PROGRESS:  # of a large upload each piece has the time of a request
+            self._request_began = time.monotonic()
+            self._came = 0
         super().data_received(data)
 
     def on_response_complete(self) -> None:
