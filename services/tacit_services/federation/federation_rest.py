@@ -13,6 +13,7 @@ from fastapi import APIRouter, Body, Depends, FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit_services.federation.file_pool import BadUpload, FilePool
 from tacit_services.federation.members import Member
@@ -87,9 +88,30 @@ def offer_routes(desk: RunDesk, member: Callable[..., Member]) -> APIRouter:
     return router
 
 
-def run_routes(
-    desk: RunDesk, records: RunRecords, proxy: RunProxy, person: Callable[..., Person]
-) -> APIRouter:
+def result_routes(desk: RunDesk, records: RunRecords, person: Callable[..., Person]) -> APIRouter:
+    """Return the routes of runs' results. person: as of `run_routes`, which come after these."""
+    router = APIRouter(prefix="/v1/runs", tags=["people"], responses=documented(401, 403))
+    Asker = Annotated[Person, Depends(person)]
+
+    @router.get("/{run}/results", summary="The files of a run's results",
+                responses=documented(404))  # fmt: skip
+    def results(by: Asker, run: str) -> Response:
+        folder = records.results(desk.run(run, by).name)
+        names = sorted(path for path in folder.glob("*") if path.is_file())
+        return document([{"file": path.name, "bytes": path.stat().st_size} for path in names])
+
+    @router.get("/{run}/results/{file}", summary="A file of a run's results",
+                responses=documented(404))  # fmt: skip
+    def result(by: Asker, run: str, file: str) -> Response:
+        folder = records.results(desk.run(run, by).name)
+        if file not in {path.name for path in folder.glob("*") if path.is_file()}:
+            return problem(404, f"run {run}: has no result {file[:80]!r}")
+        return FileResponse(folder / file, media_type=_BINARY)
+
+    return router
+
+
+def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) -> APIRouter:
     """Return what people may ask for. person: who asks, by their token; raises HTTPException."""
     router = APIRouter(prefix="/v1/runs", tags=["people"], responses=documented(401, 403))
     Asker = Annotated[Person, Depends(person)]
@@ -112,21 +134,6 @@ def run_routes(
                  responses=documented(404, 409))  # fmt: skip
     def begin(by: Asker, run: str) -> Response:
         return document(desk.begin(run, by), 202)
-
-    @router.get("/{run}/results", summary="The files of a run's results",
-                responses=documented(404))  # fmt: skip
-    def results(by: Asker, run: str) -> Response:
-        folder = records.results(desk.run(run, by).name)
-        names = sorted(path for path in folder.glob("*") if path.is_file())
-        return document([{"file": path.name, "bytes": path.stat().st_size} for path in names])
-
-    @router.get("/{run}/results/{file}", summary="A file of a run's results",
-                responses=documented(404))  # fmt: skip
-    def result(by: Asker, run: str, file: str) -> Response:
-        folder = records.results(desk.run(run, by).name)
-        if file not in {path.name for path in folder.glob("*") if path.is_file()}:
-            return problem(404, f"run {run}: has no result {file[:80]!r}")
-        return FileResponse(folder / file, media_type=_BINARY)
 
     @router.api_route("/{run}/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
     async def read(by: Asker, request: Request, run: str, path: str) -> Response:
@@ -166,8 +173,13 @@ def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
     return router
 
 
-def create_app(routers: Iterable[APIRouter], hosts: Iterable[str]) -> FastAPI:
-    """Return the application of a host. hosts: further names under which it may be asked for."""
+def create_app(
+    routers: Iterable[APIRouter], hosts: Iterable[str], origin: Callable[[int], str | None]
+) -> FastAPI:
+    """Return the application of a host. hosts: further names under which it may be asked for.
+
+    origin: the address of the client whose connection comes from a port of the front door's.
+    """
     app = FastAPI(
         title="tacit federation",
         version="1",
@@ -179,6 +191,7 @@ def create_app(routers: Iterable[APIRouter], hosts: Iterable[str]) -> FastAPI:
     app.add_middleware(KnownHosts, names=tuple(hosts))
     install(app, large=_large)
     app.add_middleware(Pace, free=lambda scope: scope["path"] == "/healthz")
+    app.add_middleware(_BehindDoor, origin=origin)
 
     @app.exception_handler(Refused)
     def refused(_: Request, error: Refused) -> Response:
@@ -191,6 +204,20 @@ def create_app(routers: Iterable[APIRouter], hosts: Iterable[str]) -> FastAPI:
     for router in routers:
         app.include_router(router)
     return app
+
+
+class _BehindDoor:
+    """Middleware that gives a request the address of the client whom the front door let in."""
+
+    def __init__(self, app: ASGIApp, origin: Callable[[int], str | None]) -> None:
+        self._app = app
+        self._origin = origin
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        client = scope.get("client")
+        if client and (address := self._origin(client[1])) is not None:
+            scope["client"] = (address, client[1])
+        await self._app(scope, receive, send)
 
 
 def _large(method: str, path: str) -> int | None:

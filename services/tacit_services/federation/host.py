@@ -49,6 +49,7 @@ from tacit_services.federation.federation_rest import (
     create_app,
     file_routes,
     offer_routes,
+    result_routes,
     run_routes,
 )
 from tacit_services.federation.federation_settings import FederationSettings
@@ -190,9 +191,11 @@ class Host:
                 MemberDesk(folder.authority, self._tokens, members).router(),
                 offer_routes(desk, member_of_request(members)),
                 file_routes(pool, person),
-                run_routes(desk, records, RunProxy(sockets), person),
+                result_routes(desk, records, person),
+                run_routes(desk, RunProxy(sockets), person),
             ),
             settings.names,
+            lambda port: door.origin(port),
         )
         inner = parts.enter_context(_https(app, folder, web))
         supervisor.start()

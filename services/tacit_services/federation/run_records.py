@@ -148,7 +148,7 @@ class RunRecords:
             return record
 
     def heard(self, run: str, applied: int) -> None:
-        """Note how many updates a run has applied; on disk with the next change. Raises KeyError."""
+        """Note a run's applied updates; on disk with the next change. Raises KeyError."""
         with self._lock:
             self._records[run] = replace(self._records[run], applied=applied)
 
