@@ -1,6 +1,7 @@
 """A typed client of a tacit aggregator's REST interface. It needs httpx and pydantic only."""
 
 from tacit_client.client import ApiError, Client, Unreachable
+from tacit_client.federation import Federation, RefusedMember, Run
 from tacit_client.models import (
     Begun,
     Edge,
@@ -27,6 +28,7 @@ __all__ = [
     "Client",
     "Edge",
     "EdgePrivacy",
+    "Federation",
     "Halted",
     "Layer",
     "ModelInfo",
@@ -34,6 +36,8 @@ __all__ = [
     "Prediction",
     "Predictions",
     "Privacy",
+    "RefusedMember",
+    "Run",
     "RunDefinition",
     "RunEvent",
     "Schedule",

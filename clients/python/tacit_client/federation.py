@@ -58,26 +58,27 @@ class Federation:
 
     Example::
 
-        with Federation("https://host:8443", token, Path("ca.crt")) as federation:
+        trusted = ssl.create_default_context(cafile="ca.crt")
+        with Federation("https://host:8443", token, trusted) as federation:
             for run in federation.runs():
                 print(run.name, run.state, run.applied)
     """
 
     def __init__(
-        self, url: str, token: str, ca: Path | None, proxy: str | None = None, timeout: float = 30.0
+        self,
+        url: str,
+        token: str,
+        trusted: ssl.SSLContext,
+        proxy: str | None = None,
+        timeout: float = 30.0,
     ) -> None:
         """Prepare a client for the host at `url`; no request is made yet.
 
-        ca: the authority's certificate; None: those that the system trusts. proxy: the address of
-        a proxy, with user and password where it wants them. Raises ValueError for what is no
-        https URL, or no certificate.
+        trusted: whom to believe. proxy: the address of a proxy, with user and password where it
+        wants them. Raises ValueError for what is no https URL.
         """
         if not url.startswith("https://"):
             raise ValueError(f"url={url!r}: expected https://HOST:PORT")
-        try:
-            trusted = ssl.create_default_context(cafile=None if ca is None else str(ca))
-        except (OSError, ssl.SSLError) as error:
-            raise ValueError(f"ca={str(ca)!r}: {error}") from error
         self._url = url
         self._http = httpx.Client(
             base_url=url,

@@ -1,0 +1,139 @@
+"""`tacit serve`: open a federation, or go on with the one that is there."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tacit_services.extras import need
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="FOLDER", help="the federation's folder", show_default=False)
+]
+_UNIT = """\
+[Unit]
+Description=tacit federation in {folder}
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+ExecStart={command}
+Restart=always
+RestartSec=2
+KillMode=mixed
+NoNewPrivileges=true
+ProtectSystem=strict
+ReadWritePaths={folder}
+PrivateTmp=true
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def serve(
+    folder: Folder,
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", envvar="TACIT_LISTEN", help="the one port [0.0.0.0:8443]"
+        ),
+    ] = None,
+    host: Annotated[
+        list[str] | None,
+        typer.Option(
+            envvar="TACIT_HOSTS",
+            metavar="NAME",
+            help="name or address under which members reach this machine; may be repeated, the "
+            "first is shown [found]",
+        ),
+    ] = None,
+    broker: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="TACIT_BROKER",
+            help="an organisation's own [one is started]",
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", envvar="TACIT_STORE", help="an organisation's own [one is started]"
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(envvar="TACIT_CERTIFICATE", help="for HTTPS, of a name that the world knows"),
+    ] = None,
+    key: Annotated[Path | None, typer.Option(envvar="TACIT_KEY", help="its key")] = None,
+    data: Annotated[
+        Path | None, typer.Option(envvar="TACIT_DATA", help="folder with published test sets")
+    ] = None,
+    parallel: Annotated[
+        int | None,
+        typer.Option(min=1, envvar="TACIT_PARALLEL", help="runs that train at a time [4]"),
+    ] = None,
+    members: Annotated[
+        int | None,
+        typer.Option(min=1, envvar="TACIT_MEMBERS", help="the most that may ever join [256]"),
+    ] = None,
+    token_uses: Annotated[
+        int | None,
+        typer.Option(min=1, envvar="TACIT_TOKEN_USES", help="how many may join by the token [any]"),
+    ] = None,
+    token_hours: Annotated[
+        float | None,
+        typer.Option(min=0, envvar="TACIT_TOKEN_HOURS", help="hours that it is valid [24]"),
+    ] = None,
+    log: Annotated[
+        str | None, typer.Option(envvar="TACIT_LOG", help="debug, info or warning [info]")
+    ] = None,
+    systemd: Annotated[
+        bool, typer.Option("--systemd", help="print a unit for systemd, and leave")
+    ] = False,
+) -> None:
+    """Serve a federation: authority, broker, store, enrolment, REST, and its runs, at one port."""
+    need("run")
+    flags = {
+        "listen": listen,
+        "hosts": host or None,
+        "broker": broker,
+        "store": store,
+        "certificate": certificate,
+        "key": key,
+        "data": data,
+        "parallel": parallel,
+        "members": members,
+        "token_uses": token_uses,
+        "token_hours": token_hours,
+        "log": log,
+    }
+    if systemd:
+        _print_unit(folder, flags)
+        return
+    from tacit_services import logs
+    from tacit_services.federation import host as federation_host
+    from tacit_services.federation.federation_settings import read
+
+    logs.to_stderr(read(folder, flags).log)
+    federation_host.serve(folder, flags, _say)
+
+
+def _say(line: str) -> None:
+    """Print a line whole, however long, at once: somebody copies it."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _print_unit(folder: Path, flags: dict[str, object]) -> None:
+    words = [str(Path(sys.argv[0]).resolve()), "serve", str(folder.resolve())]
+    for name, value in flags.items():
+        values = value if isinstance(value, list) else [value]
+        option = "--" + {"hosts": "host"}.get(name, name).replace("_", "-")
+        words += [word for each in values if each is not None for word in (option, str(each))]
+    typer.echo(_UNIT.format(folder=folder.resolve(), command=shlex.join(words)), nl=False)
