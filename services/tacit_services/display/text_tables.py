@@ -15,7 +15,7 @@ from tacit import rounding
 from tacit.shown import lines
 
 if TYPE_CHECKING:
-    from tacit_client import Edge, ModelInfo, Status
+    from tacit_client import Edge, ModelInfo, Run, Status
 
 NO_GUARANTEE = "∞ (not private)"
 _ROUGH = "while training is on, ε is that of up to an eighth more releases"
@@ -197,6 +197,26 @@ def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
         )
     for row in rows:
         table.add_row(*(cell(row[name]) for name in columns))
+    return table
+
+
+def runs(to: Console, listed: Iterable[Run]) -> Table:
+    """Return a federation's runs as a table: one row each, with who refused and why."""
+    table = Table(box=outline(to))
+    for heading in ("run", "state", "updates", "members", "refused", "by"):
+        table.add_column(heading, overflow="fold")
+    for run in listed:
+        stands = f"{run.state}: {run.why}" if run.why else run.state
+        refused = ", ".join(f"{item.member} ({item.reason})" for item in run.refused)
+        cells = (
+            run.name,
+            stands,
+            f"{run.applied} of {run.updates}",
+            ", ".join(run.members),
+            refused,
+            run.researcher,
+        )
+        table.add_row(*map(cell, cells))
     return table
 
 

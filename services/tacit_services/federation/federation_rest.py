@@ -150,6 +150,18 @@ def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) ->
     return router
 
 
+def person_routes(person: Callable[..., Person]) -> APIRouter:
+    """Return the route by which a person learns under which name and right they are known."""
+    router = APIRouter(tags=["people"], responses=documented(401))
+    Asker = Annotated[Person, Depends(person)]
+
+    @router.get("/v1/me", summary="Whose token this is")
+    def me(by: Asker) -> Response:
+        return document({"name": by.name, "right": by.right.name.lower()})
+
+    return router
+
+
 def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
     """Return the routes by which the files of an offer come to the host, before the offer."""
     router = APIRouter(prefix="/v1/files", tags=["people"], responses=documented(401, 403))

@@ -49,6 +49,7 @@ from tacit_services.federation.federation_rest import (
     create_app,
     file_routes,
     offer_routes,
+    person_routes,
     result_routes,
     run_routes,
 )
@@ -190,6 +191,7 @@ class Host:
                 authority_routes(self._authority),
                 MemberDesk(folder.authority, self._tokens, members).router(),
                 offer_routes(desk, member_of_request(members)),
+                person_routes(person),
                 file_routes(pool, person),
                 result_routes(desk, records, person),
                 run_routes(desk, RunProxy(sockets), person),
