@@ -17,6 +17,7 @@ from tacit_services.extras import need
 
 if TYPE_CHECKING:
     from tacit_client import Federation, Run
+
     from tacit_services.federation.access import Access
 
 FederationFolder = Annotated[
@@ -60,7 +61,7 @@ def submit(
     need("run")
     from tacit_services.federation.submitting import submitted
 
-    with _reached(federation, url, token_file, ca) as (access, client):
+    with reached(federation, url, token_file, ca) as (access, client):
         run = submitted(access, client, run_file, name)
     _show([run.to_json()], as_json, [run])
 
@@ -76,7 +77,7 @@ def runs(
 ) -> None:
     """Show the runs of a federation, and how each stands."""
     need("edge")
-    with _reached(federation, url, token_file, ca) as (_, client):
+    with reached(federation, url, token_file, ca) as (_, client):
         listed = _chosen(client, run)
         _show([each.to_json() for each in listed], as_json, listed)
         while watch and any(not each.over for each in listed):
@@ -98,7 +99,7 @@ def stop(
 ) -> None:
     """End a run; what it has trained is its result."""
     need("edge")
-    with _reached(federation, url, token_file, ca) as (_, client):
+    with reached(federation, url, token_file, ca) as (_, client):
         stopped = client.stop(run, reason)
     _show([stopped.to_json()], as_json, [stopped])
 
@@ -114,7 +115,7 @@ def results(
 ) -> None:
     """Fetch a run's results: model, summary, ledgers, picture."""
     need("edge")
-    with _reached(federation, url, token_file, ca) as (_, client):
+    with reached(federation, url, token_file, ca) as (_, client):
         files = client.results(run, out)
     if not files:
         raise ServiceError(f"run {run}: has no results yet")
@@ -126,12 +127,12 @@ def results(
 
 def begun(federation: Path | None, url: str | None, token_file: Path | None, run: str) -> Run:
     """Let a run of a federation begin with who has consented; returns how it stands."""
-    with _reached(federation, url, token_file, None) as (_, client):
+    with reached(federation, url, token_file, None) as (_, client):
         return client.begin(run)
 
 
 @contextmanager
-def _reached(
+def reached(
     federation: Path | None, url: str | None, token_file: Path | None, ca: str | None
 ) -> Iterator[tuple[Access, Federation]]:
     """Yield the way to a host and a client, whose errors become tacit's."""

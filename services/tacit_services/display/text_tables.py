@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -218,6 +219,30 @@ def runs(to: Console, listed: Iterable[Run]) -> Table:
         )
         table.add_row(*map(cell, cells))
     return table
+
+
+def members(to: Console, content: dict[str, Any]) -> Table:
+    """Return a federation's members as a table; then, for its operator, people and open tokens."""
+    table = Table(box=outline(to))
+    for heading in ("id", "name", "since", "last heard", "version"):
+        table.add_column(heading, overflow="fold")
+    for member in content["members"]:
+        heard = "revoked" if member["revoked"] else _minute(member["last_heard"])
+        cells = (member["id"], member["name"], _minute(member["since"]), heard, member["version"])
+        table.add_row(*map(cell, cells))
+    for person in content.get("people", []):
+        table.add_row(cell(person["right"]), cell(person["name"]), "", "", "")
+    for token in content.get("tokens", []):
+        left = "any number may join" if token["left"] is None else f"{token['left']} may join"
+        until = f"{left}, until {_minute(token['until'])}" if token["until"] else left
+        table.add_row(cell("token"), cell(token["name"]), "", cell(until), "")
+    return table
+
+
+def _minute(at: float | None) -> str:
+    if at is None:
+        return "never"
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 def _paid(edge: Edge) -> dict[str, str]:

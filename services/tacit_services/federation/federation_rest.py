@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit_services.federation.file_pool import BadUpload, FilePool
+from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.members import Member
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_desk import RunDesk
@@ -158,6 +159,42 @@ def person_routes(person: Callable[..., Person]) -> APIRouter:
     @router.get("/v1/me", summary="Whose token this is")
     def me(by: Asker) -> Response:
         return document({"name": by.name, "right": by.right.name.lower()})
+
+    return router
+
+
+class Inviting(BaseModel):
+    """For whom a token is: uses: how many may join by it; until: seconds since 1970."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str = Field(min_length=1, max_length=100)
+    role: Literal["member", "researcher", "reader"] = "member"
+    uses: int | None = Field(None, gt=0)
+    until: float | None = Field(None, gt=0)
+
+
+def member_routes(control: MemberControl, person: Callable[..., Person]) -> APIRouter:
+    """Return the routes about members, people and tokens; to change them is the operator's."""
+    router = APIRouter(prefix="/v1/members", tags=["people"], responses=documented(401, 403))
+    Asker = Annotated[Person, Depends(person)]
+
+    @router.get("", summary="Who is a member, and which tokens are open")
+    def listed(by: Asker) -> Response:
+        return document(control.listed(by))
+
+    @router.post("/invite", status_code=201, summary="Make a token", responses=documented(422))
+    def invite(by: Asker, inviting: Inviting) -> Response:
+        return document(control.invite(by, **inviting.model_dump()), 201)
+
+    @router.post("/cancel/{name}", status_code=204, summary="Let a token be worth nothing",
+                 responses=documented(404))  # fmt: skip
+    def cancel(by: Asker, name: str) -> Response:
+        control.cancel(by, name)
+        return Response(status_code=204)
+
+    @router.post("/revoke/{name}", summary="End a membership", responses=documented(404))
+    def revoke(by: Asker, name: str) -> Response:
+        return document(control.revoke(by, name))
 
     return router
 

@@ -48,6 +48,7 @@ from tacit_services.federation.federation_rest import (
     bearer,
     create_app,
     file_routes,
+    member_routes,
     offer_routes,
     person_routes,
     result_routes,
@@ -55,6 +56,7 @@ from tacit_services.federation.federation_rest import (
 )
 from tacit_services.federation.federation_settings import FederationSettings
 from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.member_desk import MemberDesk, member_of_request
 from tacit_services.federation.members import Members
 from tacit_services.federation.people import People, Person
@@ -185,6 +187,10 @@ class Host:
             (folder.authority.folder / CA).read_text(encoding="ascii"),
             public_web=settings.certificate is not None,
         )
+        control = MemberControl(
+            members, people, self._tokens, folder.authority, rules, self._authority,
+            settings.url, self._audit,
+        )  # fmt: skip
         person = _person_of(people)
         app = create_app(
             (
@@ -192,6 +198,7 @@ class Host:
                 MemberDesk(folder.authority, self._tokens, members).router(),
                 offer_routes(desk, member_of_request(members)),
                 person_routes(person),
+                member_routes(control, person),
                 file_routes(pool, person),
                 result_routes(desk, records, person),
                 run_routes(desk, RunProxy(sockets), person),

@@ -1,0 +1,121 @@
+"""`tacit members`: who is in a federation, and who may come."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from tacit.errors import ConfigError
+from tacit_services.cli.federations import Ca, FederationFolder, TokenFile, Url, reached
+from tacit_services.cli.options import AsJson
+
+app = typer.Typer(name="members", help="Members of a federation: list, invite, cancel, revoke.")
+Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+
+
+@app.callback(invoke_without_command=True)
+def members(
+    context: typer.Context,
+    federation: FederationFolder = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who is a member, since when, last heard of when."""
+    if context.invoked_subcommand is None:
+        list_(federation, url, token_file, ca, as_json)
+
+
+@app.command("list", epilog="Example: tacit members list --federation clinic")
+def list_(
+    federation: FederationFolder = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show who is a member, since when, last heard of when, and which tokens are open."""
+    with reached(federation, url, token_file, ca) as (_, client):
+        content = client.get("/v1/members")
+    if as_json:
+        typer.echo(json.dumps(content, indent=2))
+        return
+    from tacit_services.display import text_tables
+
+    console = text_tables.console()
+    console.print(text_tables.members(console, content))
+
+
+@app.command(epilog="Example: tacit members invite ada --role researcher --federation clinic")
+def invite(
+    name: Name,
+    role: Annotated[str, typer.Option(help="member, researcher or reader")] = "member",
+    uses: Annotated[
+        int | None, typer.Option(min=1, help="how many may join by it [any]; members alone")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="DATE", help="last day, 2026-12-31 [for good]")
+    ] = None,
+    federation: FederationFolder = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token: for members a line to join with, for people the token itself."""
+    body = {"name": name, "role": role, "uses": uses, "until": _seconds(until)}
+    with reached(federation, url, token_file, ca) as (_, client):
+        given = client.post("/v1/members/invite", body)
+    _say(given, as_json, given["line"])
+
+
+@app.command(epilog="Example: tacit members cancel ada --federation clinic")
+def cancel(
+    name: Name,
+    federation: FederationFolder = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let the token of NAME be worth nothing from now on; who has joined with it stays."""
+    with reached(federation, url, token_file, ca) as (_, client):
+        client.post(f"/v1/members/cancel/{quote(name, safe='')}", {})
+    _say({"name": name, "cancelled": True}, as_json, f"{name}: its token is worth nothing now")
+
+
+@app.command(epilog="Example: tacit members revoke 'St. Mary' --federation clinic")
+def revoke(
+    name: Name,
+    federation: FederationFolder = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """End the membership of NAME: it says nothing more, in any run."""
+    with reached(federation, url, token_file, ca) as (_, client):
+        revoked = client.post(f"/v1/members/revoke/{quote(name, safe='')}", {})
+    _say(revoked, as_json, f"{revoked['name']} ({revoked['id']}) is no member any more")
+
+
+def _seconds(until: str | None) -> float | None:
+    """Return the end of a day, in seconds since 1970."""
+    if until is None:
+        return None
+    try:
+        day = datetime.fromisoformat(until)
+    except ValueError as error:
+        raise ConfigError(f"--until {until!r}: expected a date, 2026-12-31") from error
+    if len(until) <= 10:
+        day = day.replace(hour=23, minute=59, second=59)
+    return day.replace(tzinfo=day.tzinfo or UTC).timestamp()
+
+
+def _say(content: dict[str, Any], as_json: bool, line: str) -> None:
+    typer.echo(json.dumps(content, indent=2) if as_json else line)

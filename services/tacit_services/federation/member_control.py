@@ -1,0 +1,118 @@
+"""What an operator does with members and people: look, invite, cancel, revoke."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tacit.errors import ConfigError
+from tacit_services.enrollment.authority import CertificateAuthority
+from tacit_services.enrollment.join_tokens import JoinTokens
+from tacit_services.federation.access import token_to_give
+from tacit_services.federation.audit_log import AuditLog
+from tacit_services.federation.broker import BrokerRules
+from tacit_services.federation.members import Members
+from tacit_services.federation.people import People, Person, Right
+from tacit_services.federation.submissions import Refused
+from tacit_services.transport.pinned_authority import Authority
+
+
+class MemberControl:
+    """The operator's requests about members, tokens and people."""
+
+    def __init__(
+        self,
+        members: Members,
+        people: People,
+        tokens: JoinTokens,
+        certificates: CertificateAuthority,
+        rules: BrokerRules,
+        authority: Authority,
+        url: str,
+        audit: AuditLog,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """url: of this host, for the lines to give away."""
+        self._members = members
+        self._people = people
+        self._tokens = tokens
+        self._certificates = certificates
+        self._rules = rules
+        self._authority = authority
+        self._url = url
+        self._audit = audit
+        self._clock = clock
+
+    def listed(self, by: Person) -> dict[str, Any]:
+        """Return members, people and open tokens; an operator's alone are the last two."""
+        content: dict[str, Any] = {"members": [self._shown(m.id) for m in self._members.all()]}
+        if by.may(Right.OPERATOR):
+            content["people"] = [
+                {"name": person.name, "right": person.right.name.lower(), "until": person.until}
+                for person in self._people.all()
+            ]
+            content["tokens"] = [
+                {"name": token.name, "left": token.left, "until": token.until}
+                for token in self._tokens.all()
+            ]
+        return content
+
+    def invite(
+        self, by: Person, name: str, role: str, uses: int | None, until: float | None
+    ) -> dict[str, Any]:
+        """Return what to give away: a line to join with, or a person's token. Raises Refused."""
+        _operator(by)
+        try:
+            if role == "member":
+                secret = self._tokens.add(name, uses=uses, until=until)
+                line = f"tacit join {self._url} --token {secret} --ca {self._authority.pin()}"
+                given = {"name": name, "role": role, "token": secret, "line": line}
+            else:
+                secret = self._people.add(name, Right.named(role), until)
+                token = token_to_give(secret, self._authority)
+                given = {"name": name, "role": role, "token": token, "line": token}
+        except ConfigError as error:
+            raise Refused(422, str(error)) from error
+        self._audit.add(by.name, "invited", name=name, role=role)
+        return given
+
+    def cancel(self, by: Person, name: str) -> None:
+        """Let a token be worth nothing from now on. Raises Refused."""
+        _operator(by)
+        if not self._tokens.cancel(name) and not self._people.remove(name):
+            raise Refused(
+                404, f"token {name[:100]!r}: there is none; tacit members list shows them"
+            )
+        self._audit.add(by.name, "cancelled", name=name)
+
+    def revoke(self, by: Person, name: str) -> dict[str, Any]:
+        """End a membership: its certificate, its connections, its part in runs. Raises Refused."""
+        _operator(by)
+        try:
+            member = self._members.revoke(name)
+        except ConfigError as error:
+            raise Refused(404, str(error)) from error
+        with self._certificates.locked():
+            self._certificates.revoke(member.id)
+        self._rules.disconnect(member.id)
+        self._audit.add(by.name, "revoked", name=member.name, member=member.id)
+        return self._shown(member.id)
+
+    def _shown(self, identity: str) -> dict[str, Any]:
+        member = self._members.get(identity)
+        assert member is not None
+        heard = self._members.last_heard(identity)
+        return {
+            "id": member.id,
+            "name": member.name,
+            "since": member.since,
+            "last_heard": None if heard is None else heard.at,
+            "version": member.version if heard is None else heard.version,
+            "revoked": member.revoked,
+        }
+
+
+def _operator(by: Person) -> None:
+    if not by.may(Right.OPERATOR):
+        raise Refused(403, "the operator's token is needed for that")
