@@ -82,7 +82,7 @@ class MemberControl:
         _operator(by)
         if not self._tokens.cancel(name) and not self._people.remove(name):
             raise Refused(
-                404, f"token {name[:100]!r}: there is none; tacit members list shows them"
+                404, f"token {name[:100]!r}: there is none (tacit members list)"
             )
         self._audit.add(by.name, "cancelled", name=name)
 

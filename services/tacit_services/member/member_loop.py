@@ -61,7 +61,7 @@ class MemberLoop:
         *,
         may_work: Callable[[], bool] = lambda: True,
     ) -> None:
-        """make: makes the process of a run, not started. may_work: whether it is the hour for it."""
+        """make: makes the process of a run, not started. may_work: whether it may work now."""
         self._host = host
         self._consents = consents
         self._judge = judge
