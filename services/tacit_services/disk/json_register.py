@@ -26,7 +26,7 @@ class JsonRegister(Generic[Record]):
     """The records in the file at `path`, which need not be there yet."""
 
     def __init__(self, path: Path, key: str, number: int, kind: type[Record]) -> None:
-        """key: under which the records stand. number: the format. kind: a dataclass, the record's."""
+        """key: under which they stand. number: the format. kind: a dataclass, the record's."""
         self.path = path
         self._key = key
         self._number = number

@@ -6,7 +6,7 @@ protocols (ALPN) is looked at. What a ClientHello may hold besides is the server
 
 from __future__ import annotations
 
-MOST = 1 << 15  # bytes of a ClientHello with its records; real ones have 200 to 2,000
+MOST = 1 << 14  # bytes of a ClientHello with its records; real ones have 200 to 2,000
 _HANDSHAKE = 22  # the type of a record
 _CLIENT_HELLO = 1
 _RECORD_HEADER = 5
@@ -62,7 +62,8 @@ def _message(data: bytes | bytearray) -> bytes | None:
         if header[:1] not in (b"", b"\x16") or header[1:2] not in (b"", b"\x03"):
             raise NotTlsError("not TLS")
         if len(header) < _RECORD_HEADER:
-            return _more(data)
+            _refuse_endless(data)
+            return None
         size = int.from_bytes(header[3:], "big")
         if not 0 < size <= _LARGEST_RECORD:
             raise NotTlsError(f"a record of {size} bytes")
@@ -76,11 +77,12 @@ def _message(data: bytes | bytearray) -> bytes | None:
             if len(message) >= whole:
                 return bytes(message[:whole])
         if len(data) < at + _RECORD_HEADER + size:
-            return _more(data)
+            _refuse_endless(data)
+            return None
         at += _RECORD_HEADER + size
 
 
-def _more(data: bytes | bytearray) -> None:
+def _refuse_endless(data: bytes | bytearray) -> None:
     if len(data) >= MOST:
         raise NotTlsError(f"no ClientHello within {MOST} bytes")
 

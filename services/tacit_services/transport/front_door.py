@@ -1,27 +1,40 @@
 """One port for MQTT and HTTPS: TLS is passed on unopened, to whom its client asks for.
 
 A TLS client says in its first message, in the clear, which protocols it speaks (ALPN). `mqtt` goes
-to the broker, everything else to the HTTPS server; both see the client's own bytes, and so its own
+to the broker, everything else to the HTTPS server. Both see the client's own bytes, and so its own
 certificate. The door has no key, and reads nothing behind that first message.
 
-What a stranger may hold of it is bounded: bytes and seconds until the first message is there,
-connections in all, and those of one address. What is no TLS is closed at once. Between two sides
-one block is under way in each direction: who does not read stops the other, and nobody else.
+What a stranger may hold of it is bounded: bytes, reads and seconds until the first message is
+there, and connections. Where too many are silent, the one that has waited longest leaves, of the
+address that has most: so a client that says what it wants at once gets in.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import functools
 import logging
+import resource
 import socket
+import threading
+from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
+from tacit.errors import ServiceError
+from tacit_services.transport import client_hello
 from tacit_services.transport.address import split_host_port
+from tacit_services.transport.http_pace import whose
+from tacit_services.transport.passage import BLOCK, Passage
 
 log = logging.getLogger("tacit.door")
-MQTT = b"mqtt"  # as IANA has it, in the list of ALPN's protocols
-_BLOCK = 1 << 18  # bytes that are under way in one direction
+MQTT = b"mqtt"  # its name among ALPN's protocols
 _BACKLOG = 512
 _RESERVE = 256  # file descriptors that are for others
+_READS = 32  # within which a first message is there; each looks at all of it again
+_FEWEST = 16  # connections, however few files the process may have
+_START_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +42,17 @@ class FrontLimits:
     """The most that strangers may hold of the door.
 
     connections: at a time, if the process may have so many files, two for each. each: of one
-    address, or of a /64 of IPv6. unread: connections whose first message is awaited, in all and,
-    a quarter of it, of one address. seconds: for that message, and for the other side to answer.
+    address, or of a /64 of IPv6. silent: those whose first message is awaited. seconds: for that
+    message, for the server to be reached, and for a client to leave when its server has.
     """
 
     connections: int = 4096
     each: int = 2048
-    unread: int = 256
+    silent: int = 256
     seconds: float = 5.0
+
+
+LIMITS = FrontLimits()
 
 
 class FrontDoor:
@@ -46,7 +62,6 @@ class FrontDoor:
 
         door = FrontDoor(bind("0.0.0.0:443"), "127.0.0.1:8883", "127.0.0.1:8443")
         door.start()
-        …
         door.close()
     """
 
@@ -55,32 +70,197 @@ class FrontDoor:
         listener: socket.socket,
         broker_address: str,
         https_address: str,
-        limits: FrontLimits = FrontLimits(),
+        limits: FrontLimits = LIMITS,
     ) -> None:
-        """listener: bound; it is the door's from now on. The addresses are HOST:PORT."""
+        """listener: bound; it is the door's from now on. The addresses are HOST:PORT.
+
+        The HTTPS server is at an address of the loopback interface; the broker need not be.
+        """
         self._listener = listener
-        self._broker = split_host_port(broker_address)
-        self._https = split_host_port(https_address)
+        self._broker = broker_address
+        self._https = https_address
         self._limits = limits
+        self._open = 0  # connections
+        self._by_address: Counter[str] = Counter()
+        self._silent: dict[asyncio.Task[None], str] = {}  # who has waited longest is first
         self._origins: dict[int, str] = {}
+        self._scratch = memoryview(bytearray(BLOCK))
+        self._stop = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop  # from `_started` on
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="front door", daemon=True)
 
     @property
     def address(self) -> str:
         """The address that it listens at, HOST:PORT."""
-        raise NotImplementedError
+        host, port = self._listener.getsockname()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def origin(self, port: int) -> str | None:
-        """Return the address of the client whose connection comes from our loopback port `port`.
+        """Return the address of the client whose bytes come from our own port `port`.
 
-        For the HTTPS server behind the door, which sees only the door's own. None: of nobody here.
-        May be called in any thread.
+        For the HTTPS server, which sees nobody but the door. None: the port is not the door's. For
+        any thread.
         """
         return self._origins.get(port)
 
     def start(self) -> None:
-        """Begin to take connections; returns when a client can connect."""
-        raise NotImplementedError
+        """Begin to take connections; returns when a client can connect. Raises ServiceError."""
+        self._thread.start()
+        if not self._started.wait(_START_SECONDS):
+            raise ServiceError("the front door did not start")
 
     def close(self) -> None:
         """Take no more connections, end those that are open, wait for the thread. Idempotent."""
-        raise NotImplementedError
+        if self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # its loop has ended meanwhile
+                self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+        self._listener.close()
+
+    # -- in the thread --
+
+    def _run(self) -> None:
+        with asyncio.Runner() as runner:
+            runner.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._listener.setblocking(False)
+        self._listener.listen(_BACKLOG)
+        self._started.set()
+        accepting = self._loop.create_task(self._accept())
+        await self._stop.wait()
+        accepting.cancel()  # those that are in are cancelled with the loop
+
+    async def _accept(self) -> None:
+        most = min(self._limits.connections, _affordable())
+        while True:
+            try:
+                client, peer = await self._loop.sock_accept(self._listener)
+            except OSError as error:  # no file descriptor is left, or the client has gone
+                log.debug("no connection taken: %s", error)
+                await asyncio.sleep(0.05)
+                continue
+            address = whose(str(peer[0]))
+            if self._open >= most or self._by_address[address] >= self._limits.each:
+                log.debug("%s: no place", address)
+                client.close()
+                continue
+            self._let_in(client, str(peer[0]), address)
+            await asyncio.sleep(0)  # where many wait at the door, those that are in go on
+
+    def _let_in(self, client: socket.socket, origin: str, address: str) -> None:
+        if len(self._silent) >= self._limits.silent:
+            self._show_out()
+        self._open += 1
+        self._by_address[address] += 1
+        task = self._loop.create_task(self._pass_on(client, origin))
+        self._silent[task] = address
+        # A task that is cancelled before its first step runs none of its own code.
+        task.add_done_callback(functools.partial(self._left, client, address))
+
+    def _left(self, client: socket.socket, address: str, task: asyncio.Task[None]) -> None:
+        client.close()
+        self._silent.pop(task, None)
+        self._open -= 1
+        self._by_address[address] -= 1
+        if not self._by_address[address]:
+            del self._by_address[address]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.debug("%s: %r", address, error)
+
+    def _show_out(self) -> None:
+        """End the silent connection that has waited longest, of the address that has most."""
+        (most, _), *_ = Counter(self._silent.values()).most_common(1)
+        task = next(task for task, address in self._silent.items() if address == most)
+        del self._silent[task]
+        task.cancel()
+
+    async def _pass_on(self, client: socket.socket, origin: str) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        client.setblocking(False)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        async with asyncio.timeout(self._limits.seconds):
+            first = await self._first_bytes(client)
+        self._silent.pop(task, None)
+        offered = client_hello.protocols(first) or ()
+        if MQTT in offered:
+            server, port = await self._connected(self._broker), None
+        else:
+            server, port = await self._connected_for(origin)
+        try:
+            with server:
+                passage = Passage(self._loop, client, server, self._scratch)
+                await passage.open(first, self._limits.seconds)
+        finally:
+            if port is not None:
+                del self._origins[port]
+
+    async def _first_bytes(self, client: socket.socket) -> bytes:
+        """Return what a client has sent when its ClientHello is whole.
+
+        Raises NotTlsError, and OSError where it has gone.
+        """
+        first = b""
+        for _ in range(_READS):
+            piece = await self._loop.sock_recv(client, client_hello.MOST - len(first))
+            if not piece:
+                raise ConnectionResetError("gone before its first message")
+            first += piece
+            if client_hello.protocols(first) is not None:
+                return first
+        raise client_hello.NotTlsError(f"no ClientHello in {_READS} reads")
+
+    async def _connected(self, server: str) -> socket.socket:
+        """Return a connection to `server`. Raises OSError, TimeoutError."""
+        host, port = split_host_port(server)
+        async with asyncio.timeout(self._limits.seconds):
+            places = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            family, _, _, _, place = places[0]
+            return await self._begun(_new_socket(family), place)
+
+    async def _connected_for(self, origin: str) -> tuple[socket.socket, int]:
+        """Return a connection to the HTTPS server, and the port of ours that `origin` is noted for.
+
+        It is noted before the server can ask.
+        """
+        host, port = split_host_port(self._https)
+        connection = _new_socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+        try:
+            connection.bind((host, 0))
+        except OSError:
+            connection.close()
+            raise
+        own: int = connection.getsockname()[1]
+        self._origins[own] = origin
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                return await self._begun(connection, (host, port)), own
+        except BaseException:
+            del self._origins[own]
+            raise
+
+    async def _begun(self, connection: socket.socket, place: tuple[Any, ...]) -> socket.socket:
+        try:
+            await self._loop.sock_connect(connection, place)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _new_socket(family: int) -> socket.socket:
+    connection = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    connection.setblocking(False)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _affordable() -> int:
+    """Return for how many connections this process may have files."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return 1 << 20
+    return max(_FEWEST, (files - _RESERVE) // 2)
