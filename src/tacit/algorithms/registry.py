@@ -72,5 +72,9 @@ def edge(
     owner = Owner(name, data, model, releaser, device, rows_alone, kind, ways, definition.folder)
     section = definition.algorithm
     if isinstance(section, AlgorithmSettings):  # an edge runs none of an own algorithm's code
-        return section.task(definition.privacy.noise_at).role(owner, definition.run.updates)
-    return algorithm(definition).edge(definition, owner)
+        role = section.task(definition.privacy.noise_at).role(owner, definition.run.updates)
+    else:
+        role = algorithm(definition).edge(definition, owner)
+    if definition.plans.own_rows is not None:
+        role.run_rate = definition.terms.sampling_rate
+    return role

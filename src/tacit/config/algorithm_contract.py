@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Protocol
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.sections import Edges, Guard, Network, Privacy, Run, Section
+from tacit.config.site import Site
 from tacit.config.traits import Traits
 from tacit.datasets import Source
 from tacit.models import Model
@@ -72,6 +73,13 @@ class DataSection(Section):
     def source(self, run: Sections, folder: Path) -> Source:
         """Return the data as the rest of the run uses it; paths are relative to `folder`."""
         raise NotImplementedError
+
+    def source_at(self, site: Site, run: Sections, folder: Path) -> Source:
+        """Return the data of a run at one member of a federation.
+
+        Of published data it is the member's part of what `site.data` has. Raises ConfigError.
+        """
+        return self.source(run, folder)
 
     def public_size(self, edges: int, columns: bool) -> int:
         """Return n_public, the number of records that one of `edges` edges is taken to have.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeGuard
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
@@ -123,6 +123,11 @@ _OWN: dict[str, type[OwnData]] = {
     "images": ImagesData,
     "python": PythonData,
 }
+
+
+def is_own_data(content: object) -> TypeGuard[dict[str, Any]]:
+    """Check whether `content` is a [data] section of a user's own rows."""
+    return isinstance(content, dict) and str(content.get("kind")) in _OWN
 
 
 def with_counts(

@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from tacit.config.algorithm_contract import Sections
 from tacit.config.features import FeaturedData
+from tacit.config.site import MOST_MEMBERS, Site
 from tacit.datasets import Source
 from tacit.datasets.own.featured import with_features
 from tacit.datasets.own.own_rows import EDGE, OwnRows
@@ -105,7 +106,7 @@ class OwnData(FeaturedData):
         None, gt=0, le=10_000, description="public: the most rows of a unit that count in one draw"
     )
     partition: Literal["iid"] = Field("iid", description="by unit, at random")
-    spare: int = Field(0, ge=0, le=1000, description="files of edges that may join later")
+    spare: int = Field(0, ge=0, le=MOST_MEMBERS, description="files of edges that may join later")
 
     @model_validator(mode="after")
     def _own_agrees_with_itself(self) -> Self:
@@ -185,6 +186,15 @@ class OwnData(FeaturedData):
             seed=run.run.seed,
             apart_from=self.apart_from,
         )
+
+    def source_at(self, site: Site, run: Sections, folder: Path) -> Source:
+        """Return the rows of a member, which lie where it says. Raises ConfigError."""
+        own: dict[str, Any] = {"name": site.name, "apart_from": site.apart_from}
+        if site.rows is not None:
+            own |= {"rows": site.rows, "rows_max": None}
+        source = self.model_copy(update=own).source(run, folder)
+        assert isinstance(source, OwnRows)
+        return replace(source, site=site.data, edges=1)
 
     def public_size(self, edges: int, columns: bool) -> int:
         """Return `rows`.

@@ -16,6 +16,8 @@ class Plans:
     have it too. rows: n_public, the records that a worker is taken to have. pushes: how many the
     budget must cover where noise is calibrated for them; None: the definition states the noise.
     epsilons: ε_k of the workers k that have their own. workers: how many the data is divided among.
+    own_rows: n_public that a member of a federation states for itself; None: `rows`. Its q follows,
+    and its z stays the run's, which the server counts on.
     """
 
     default: Plan
@@ -23,6 +25,7 @@ class Plans:
     pushes: int | None
     epsilons: tuple[float, ...]
     workers: int
+    own_rows: int | None = None
     _calibrated: dict[float, float] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # ε to z
@@ -53,9 +56,11 @@ class Plans:
         public size.
         """
         plan = replace(self.default, epsilon=self.epsilon(number), rows_max=dealt)
-        if self.pushes is None:
+        if self.pushes is not None:
+            plan = replace(plan, noise_multiplier=self._multiplier(plan, self.pushes))
+        if self.own_rows is None or self.own_rows == self.rows:
             return plan
-        return replace(plan, noise_multiplier=self._multiplier(plan, self.pushes))
+        return replace(plan, sampling_rate=min(1.0, plan.batch / self.own_rows))
 
     def named(self, name: str) -> Plan:
         """Return the plan of the worker called `name`."""

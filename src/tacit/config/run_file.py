@@ -28,6 +28,8 @@ tacit.errors.ConfigError: run.toml: edges.cuont=3: unknown key; did you mean cou
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,12 +49,13 @@ from tacit.config import fingerprint as names
 from tacit.config.algorithm_contract import AlgorithmSection
 from tacit.config.algorithm_entries import BUILT_IN, algorithm_section, built_in
 from tacit.config.complaints import one_line
-from tacit.config.data import Data, with_counts
+from tacit.config.data import Data, is_own_data, with_counts
 from tacit.config.definition import Definition, worker_names
 from tacit.config.model import ModelSection
 from tacit.config.not_toml import what_to_write
 from tacit.config.plans import Plans
 from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section
+from tacit.config.site import Site, of_federation, without_members_own
 from tacit.datasets import Source
 from tacit.errors import ConfigError
 from tacit.models import Model
@@ -98,11 +101,17 @@ class RunFile(Section):
     network: Network = Network()
     _folder: Path = PrivateAttr(default_factory=Path)
     _counted: tuple[str, ...] = PrivateAttr(())
+    _site: Site | None = PrivateAttr(None)
 
     @property
     def folder(self) -> Path:
         """The folder of the run file, which its paths are relative to."""
         return self._folder
+
+    @property
+    def site(self) -> Site | None:
+        """The member's own part, where this is a federation's run at one of its members."""
+        return self._site
 
     @field_validator("algorithm", mode="wrap")
     @classmethod
@@ -122,9 +131,11 @@ class RunFile(Section):
         journal's header, a figure's runs) has it already.
         """
         context = info.context or {}
-        # What is no key: the folder that paths are relative to, and what was counted in files.
+        # What is no key: the folder that paths are relative to, what was counted in files, and
+        # what a member has for itself.
         self._folder = context.get("folder", Path())
         self._counted = context.get("counted", ())
+        self._site = context.get("site")
         filled = self
         workers = self.edges.count
         traits = self.algorithm.traits(workers)
@@ -140,14 +151,33 @@ class RunFile(Section):
         if privacy is not self.privacy:
             filled = self.model_copy(update={"privacy": privacy})
         sections_agree.agree(filled, traits, rows)
+        if self._site is not None:
+            self._check_site(self._site, rows)
         return filled
+
+    def _check_site(self, site: Site, rows: int) -> None:
+        """Raise ValueError for a number of rows that a member cannot state in this run."""
+        if site.rows is None:
+            return
+        if site.rows != rows and self.algorithm.traits(self.edges.count).passes:
+            raise ValueError(
+                f"--rows {site.rows}: {self.algorithm.name} takes passes over {rows} rows; leave "
+                "--rows out"
+            )
+        if self.privacy.private and self.privacy.batch > site.rows:
+            raise ValueError(
+                f"--rows {site.rows}: a batch of this run is {self.privacy.batch:g} on average; "
+                "with fewer rows a member cannot take part"
+            )
 
     # -- what follows from its sections ------------------------------------------------------------
 
     @property
     def source(self) -> Source:
-        """The run's data. Raises ConfigError."""
-        return self.data.source(self, self._folder)
+        """The run's data; of a federation's run at a member, the member's. Raises ConfigError."""
+        if self._site is None:
+            return self.data.source(self, self._folder)
+        return self.data.source_at(self._site, self, self._folder)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -155,7 +185,17 @@ class RunFile(Section):
         return self._counted
 
     def plans(self) -> Plans:
-        """Return the privacy plans of all edges, spare ones too."""
+        """Return the privacy plans of all edges, spare ones too.
+
+        At a member that states its rows, they have its sampling rate.
+        """
+        plans = self._plans_of_run()
+        if self._site is None or self._site.rows is None:
+            return plans
+        return replace(plans, own_rows=self._site.rows)
+
+    def _plans_of_run(self) -> Plans:
+        """Return the plans as the run's public `rows` have them, whoever reads the run file."""
         rows = self.data.public_size(self.edges.count, self.algorithm.columns)
         passes = self.algorithm.traits(self.edges.count).passes
         workers = self.edges.count + self.data.spare
@@ -211,6 +251,7 @@ class RunFile(Section):
         workers = self.edges.count
         differences = names.differences(self)
         plans = self.plans()
+        of_run = self._plans_of_run().default
         traits = a.traits(workers)
         stated = self._stated(differences)
         if plans.default.clip_is_bounded:
@@ -230,7 +271,7 @@ class RunFile(Section):
             worker_names=worker_names(plans.workers if a.worker == "edge" else workers),
             traits=traits,
             plans=plans,
-            terms=Terms(plans.default.declared, plans.default.sampling_rate, z),
+            terms=Terms(of_run.declared, of_run.sampling_rate, z),
             promise=promise,
             enforces_share=traits.in_turn and self.edges.share != "any",
             fingerprint=names.name("run", stated),
@@ -245,11 +286,12 @@ def parse(
     edges: int | None = None,
     seed: int | None = None,
     folder: Path = Path(),
+    federation: bool = False,
 ) -> RunFile:
     """Check the TOML `text`; `edges` and `seed` replace edges.count and run.seed where given.
 
     CSGD and SGD are centralised: they keep their one edge whatever `edges` says. folder: what its
-    paths are relative to.
+    paths are relative to. federation: whether it is a federation's, which leaves out `data.train`.
     Raises ConfigError with one line that names `origin`, the field and the value; DataError where
     rows were to be counted and cannot be read.
     """
@@ -259,12 +301,64 @@ def parse(
     for section, key, value in (("edges", "count", edges), ("run", "seed", seed)):
         if value is not None and isinstance(content.setdefault(section, {}), dict):
             content[section][key] = value
+    _fill_rows_of_members(content, origin, federation)
     try:
         counted = _count(content, folder)
         context = {"folder": folder, "counted": counted, "written": True, "own_code": True}
         return RunFile.model_validate(content, context=context)
     except ValidationError as error:
         raise ConfigError(f"{origin}: {one_line(error, RunFile)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from error
+
+
+def as_tree(run: RunFile) -> dict[str, dict[str, Any]]:
+    """Return what `run` states differently from the defaults, as `read` takes it.
+
+    Of a federation's run: without what each member has for itself, the test set, which stays at the
+    host, and what only the simulator reads.
+    """
+    tree = names.without(names.differences(run), ["network"])
+    if is_own_data(tree["data"]):
+        tree["data"] = without_members_own(tree["data"])
+    return tree
+
+
+def read(
+    tree: Mapping[str, Any], origin: str, folder: Path, *, site: Site | None, own_code: bool
+) -> RunFile:
+    """Check a federation's run file that `as_tree` has written; folder: where its files are.
+
+    site: the member's own part; None: at the host. own_code: whether an own algorithm of `folder`
+    may be loaded. Raises ConfigError, in one line that names `origin`.
+    """
+    content = {name: dict(keys) for name, keys in tree.items()}
+    try:
+        if is_own_data(content.get("data")):
+            content["data"] = of_federation(content["data"])
+        context = {"folder": folder, "site": site, "own_code": own_code}
+        return RunFile.model_validate(content, context=context)
+    except ValidationError as error:
+        raise ConfigError(f"{origin}: {one_line(error, RunFile)}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{origin}: {error}") from error
+
+
+def _fill_rows_of_members(content: dict[str, Any], origin: str, federation: bool) -> None:
+    """Let members' rows stand for `data.train`, which a federation's run file leaves out.
+
+    Raises ConfigError where it states them, or where another run file leaves them out.
+    """
+    data = content.get("data")
+    if not is_own_data(data):
+        return
+    try:
+        if federation:
+            content["data"] = of_federation(data)
+        elif "train" not in data:
+            raise ConfigError(
+                "data.train: missing; this run file is for a federation: tacit submit"
+            )
     except ConfigError as error:
         raise ConfigError(f"{origin}: {error}") from error
 
@@ -302,8 +396,10 @@ def _count(content: dict[str, Any], folder: Path) -> tuple[str, ...]:
     return notes
 
 
-def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> RunFile:
-    """Read and check a run file.
+def load(
+    path: Path, *, edges: int | None = None, seed: int | None = None, federation: bool = False
+) -> RunFile:
+    """Read and check a run file; `federation` as `parse` has it.
 
     Raises ConfigError (missing, unreadable, or wrong), and DataError as `parse`.
     """
@@ -320,7 +416,7 @@ def load(path: Path, *, edges: int | None = None, seed: int | None = None) -> Ru
         raise ConfigError(f"run file {path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"run file {path}: is not UTF-8 text; save it as UTF-8") from error
-    return parse(text, str(path), edges=edges, seed=seed, folder=path.parent)
+    return parse(text, str(path), edges=edges, seed=seed, folder=path.parent, federation=federation)
 
 
 def _centralised(content: dict[str, Any]) -> bool:

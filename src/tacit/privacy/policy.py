@@ -133,8 +133,13 @@ def parse(text: str, origin: str) -> Policy:
         raise ConfigError(f"{origin}: {'; '.join(problems)}") from error
 
 
-def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str | None:
+def refusal(
+    plan: Plan, params: Tensor, clip: float, terms: Terms | None, rate: float | None = None
+) -> str | None:
     """Return why an edge of this plan must not work on the model `params` (d,); None: it may.
+
+    rate: the q that the run definition has for every edge; None: the plan's. An edge that states
+    its own number of rows draws by the plan's q, and is charged for it, whatever a server states.
 
     C must lie in the plan's bounds (nan, inf and 0 do not). Where none bind, noise still needs a C
     to scale by. The server's terms, where it states them, must be the plan's: mechanism, place of
@@ -159,7 +164,7 @@ def refusal(plan: Plan, params: Tensor, clip: float, terms: Terms | None) -> str
         return None
     stated = (
         ("mechanism", terms.mechanism, plan.declared),
-        ("sampling_rate", terms.sampling_rate, plan.sampling_rate),
+        ("sampling_rate", terms.sampling_rate, plan.sampling_rate if rate is None else rate),
         ("noise_multiplier", terms.noise_multiplier, plan.noise_multiplier),
     )
     for field, theirs, ours in stated:

@@ -77,6 +77,8 @@ class EdgeRole(ABC):
         # models refused, and why the latest one was
         self.refusals = 0
         self.refusal = ""
+        # q that the server takes this edge to have, where it is a member that states its own rows
+        self.run_rate: float | None = None
 
     @property
     def halted(self) -> bool:
@@ -135,7 +137,8 @@ class EdgeRole(ABC):
 
         See privacy.policy.refusal.
         """
-        return refusal(self.releaser.plan, message.params, message.clip, message.terms)
+        plan = self.releaser.plan
+        return refusal(plan, message.params, message.clip, message.terms, self.run_rate)
 
     def on_message(self, message: ServerOutput) -> list[Outgoing]:
         """Do the task that a model brings, or end at Halt; return the messages to send.

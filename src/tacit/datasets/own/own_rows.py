@@ -28,7 +28,8 @@ class OwnRows:
 
     owner: whose data it is, where the run file says so. folder: the run file's, which `train` and
     `test` are in. most: the most units that an edge may have. of_unit: how a unit's rows count.
-    seed: of the dealing. apart_from: ledgers that are of other people.
+    seed: of the dealing. apart_from: ledgers that are of other people. site: the one file or folder
+    of a federation's member, which stands for `train` wherever it lies; None: they are in `folder`.
     """
 
     owner: str | None
@@ -41,11 +42,12 @@ class OwnRows:
     edges: int
     seed: int
     apart_from: tuple[str, ...] = ()
+    site: Path | None = None
 
     @property
     def name(self) -> str:
         """Its owner's, or the file's."""
-        return self.owner or self.train
+        return self.owner or (self.train if self.site is None else self.site.name)
 
     @property
     def unit(self) -> str:
@@ -73,6 +75,9 @@ class OwnRows:
 
     def path(self, number: int) -> Path:
         """Return the file that the rows of edge `number` are in. Raises ConfigError."""
+        if self.site is not None:
+            where = self.site.absolute()
+            return located(where.name, where.parent, "--data", folders=self.reader.folders)
         return located(
             self.train.replace(EDGE, str(number)), self.folder, folders=self.reader.folders
         )
@@ -99,7 +104,10 @@ class OwnRows:
     def owned(self, number: int) -> Owned:
         """Return what the edge's ledger is found by. Raises ConfigError, DataError."""
         path = self.path(number)
-        train_file = (self.folder / self.train).resolve()
+        if self.site is None:
+            train_file = (self.folder / self.train).resolve()
+        else:
+            train_file = path
         if self.dealt:
             dealing = f"by {self.unit} to {self.edges} edges, seed {self.seed}"
         else:

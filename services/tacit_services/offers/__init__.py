@@ -1,0 +1,1 @@
+"""Offers: run definitions that a host shows to its members, and the owners' answers to them."""

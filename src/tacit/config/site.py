@@ -1,0 +1,67 @@
+"""What a run file of a federation leaves to each member: where its rows are, and how many.
+
+A federation's run file has no `data.train`. A member's own file stands for it, wherever that lies.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tacit.datasets.own.own_rows import EDGE
+from tacit.errors import ConfigError
+
+MOST_MEMBERS = 10_000  # of a federation: every number below it fits into every run
+_PART = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
+_FILE_NAME = re.compile(rf"({_PART}/){{0,4}}{_PART}")
+_SUFFIXES = (".json", ".safetensors", ".txt")  # of files that are data for tacit's own readers
+_MEMBERS_OWN = {
+    "train": "a member's --data stands for it",
+    "name": "a member's --name stands for it",
+    "apart_from": "a member's owner says it",
+    "spare": "every member of a federation has a place",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A member's own part of a run.
+
+    number: the member's in its federation. data: its file or folder of rows. rows: n_public that
+    the member states; None: the run's. name: whose the data is; None: the path. apart_from: names
+    of ledgers that are of other people.
+    """
+
+    number: int
+    data: Path
+    rows: int | None = None
+    name: str | None = None
+    apart_from: tuple[str, ...] = ()
+
+
+def check_file_name(name: str) -> None:
+    """Raise ValueError unless `name` is a plain relative name of a file that holds data."""
+    if not _FILE_NAME.fullmatch(name) or not name.endswith(_SUFFIXES):
+        raise ValueError(
+            f"{name[:200]!r}: expected letters, digits, _, . and -, in folders at most four deep, "
+            f"and an end of {', '.join(_SUFFIXES)}"
+        )
+
+
+def of_federation(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a [data] section of own rows, without `train`, as members fill it.
+
+    Each has a file of its own. Raises ConfigError for a key that is a member's own.
+    """
+    for key, whose in _MEMBERS_OWN.items():
+        if key in data:
+            raise ConfigError(f"data.{key}: {whose}; leave it out")
+    return {**data, "train": EDGE, "spare": MOST_MEMBERS}
+
+
+def without_members_own(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a [data] section without what is a member's own, or the host's test set."""
+    return {key: value for key, value in data.items() if key not in (*_MEMBERS_OWN, "test")}
