@@ -112,6 +112,9 @@ class ServiceSettings(BaseSettings):
 class AggregatorSettings(ServiceSettings):
     """The settings of `tacit aggregator`."""
 
+    offer: Path | None = Field(
+        None, description="folder of a run that a federation's host has taken, not a run file"
+    )
     store: str = "sqlite:///state/store.db"
     out: Path = Path("out/run")
     http: Place = Field(

@@ -46,6 +46,7 @@ from tacit_services.disk.set_aside import moved_aside
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import Store, open_store
 from tacit_services.journal.store_with_file import StoreWithJournalFile
+from tacit_services.offers.submission import submitted_run
 from tacit_services.settings import ANOTHER_RUN, AggregatorSettings
 from tacit_services.transport.tls import Tls
 
@@ -65,7 +66,10 @@ class Loaded:
     @classmethod
     def of(cls, settings: AggregatorSettings) -> Self:
         """Load what `settings` name. Raises TacitError."""
-        run = settings.load_run()
+        if settings.offer is None:
+            run = settings.load_run()
+        else:
+            run = submitted_run(settings.offer)
         definition = run.define()
         return cls(run, definition, definition.build_model(), definition.source.test(settings.data))
 

@@ -22,9 +22,11 @@ from tacit_services.cli import (
     check,
     conform,
     export,
+    federations,
     freeze,
     health,
     keys,
+    members,
     new,
     pki,
     predict,
@@ -32,6 +34,7 @@ from tacit_services.cli import (
     recover,
     remote,
     replay,
+    serve,
     show,
     simulate,
     tune,
@@ -231,6 +234,22 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
             (run, "tacit run clinic/run.toml --keep"),
             (export.export, "tacit export model --run out/run"),
             (predict.predict, "tacit predict model --table new.csv --out predictions.csv"),
+        ),
+    ),
+    (
+        "A federation, at its host",
+        (
+            (serve.serve, "tacit serve clinic --listen 0.0.0.0:8443"),
+            (members.app, "tacit members invite ada --role researcher --federation clinic"),
+        ),
+    ),
+    (
+        "A federation, as a researcher",
+        (
+            (federations.submit, "tacit submit run.toml --federation clinic"),
+            (federations.runs, "tacit runs --federation clinic"),
+            (federations.stop, "tacit stop retina --federation clinic"),
+            (federations.results, "tacit results retina --out retina --federation clinic"),
         ),
     ),
     (

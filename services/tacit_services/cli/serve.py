@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -130,7 +131,7 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def _print_unit(folder: Path, flags: dict[str, object]) -> None:
+def _print_unit(folder: Path, flags: Mapping[str, object]) -> None:
     words = [str(Path(sys.argv[0]).resolve()), "serve", str(folder.resolve())]
     for name, value in flags.items():
         values = value if isinstance(value, list) else [value]

@@ -59,7 +59,7 @@ def of_folder(folder: Path) -> Access:
     return Access(f"https://{shown}:{port}", secret, authority, here=folder)
 
 
-def of_url(url: str, token_file: Path, ca: str | None, proxy: str | None) -> Access:
+def of_url(url: str, token_file: Path, ca: str | None, proxy: str | None = None) -> Access:
     """Return the way to the host at `url` with the token in a file.
 
     ca: `sha256:…`, where the token does not say by what the host is known. Raises ConfigError,

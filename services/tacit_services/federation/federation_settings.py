@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -71,7 +72,7 @@ class FederationSettings(BaseModel):
         return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def read(folder: Path, flags: dict[str, Any]) -> FederationSettings:
+def read(folder: Path, flags: Mapping[str, Any]) -> FederationSettings:
     """Return the settings of the federation in `folder`; `flags` that are None are not set.
 
     Raises ConfigError, in one line that names each wrong setting and where it stands.
@@ -102,7 +103,7 @@ def write(folder: Path, settings: FederationSettings) -> None:
     files.write(folder / FILE, ("\n".join(lines) + "\n").encode(), files.PUBLIC)
 
 
-def _sources(folder: Path, flags: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _sources(folder: Path, flags: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     variables: dict[str, Any] = {}
     for name in FederationSettings.model_fields:
         if (value := os.environ.get(f"TACIT_{name.upper()}")) is not None:
@@ -127,7 +128,7 @@ def _file(folder: Path) -> dict[str, Any]:
 def _problem(item: Any, places: dict[str, str]) -> str:
     message = item["msg"].removeprefix("Value error, ")
     if not item["loc"]:
-        return message
+        return str(message)
     name = str(item["loc"][0])
     if item["type"] == "extra_forbidden":
         message = "no such setting"

@@ -19,7 +19,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -65,8 +65,9 @@ from tacit_services.federation.run_proxy import RunProxy
 from tacit_services.federation.run_records import RunRecord, RunRecords
 from tacit_services.federation.run_sockets import RunSockets
 from tacit_services.federation.store import start_federation_store
-from tacit_services.federation.submissions import OFFER, Submissions
+from tacit_services.federation.submissions import Submissions
 from tacit_services.federation.supervisor import Supervisor
+from tacit_services.offers.submission import OFFER
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 from tacit_services.transport.front_door import FrontDoor
@@ -82,7 +83,7 @@ class FederationFolder:
     authority: its certificate authority. settings: read when it was opened.
     """
 
-    def __init__(self, path: Path, flags: dict[str, object]) -> None:
+    def __init__(self, path: Path, flags: Mapping[str, object]) -> None:
         """Open the federation in `path`, or make one there. Raises ConfigError."""
         self.path = path
         try:
@@ -137,7 +138,7 @@ class FederationFolder:
 
 
 def serve(
-    path: Path, flags: dict[str, object], say: Callable[[str], None], new_token: bool = True
+    path: Path, flags: Mapping[str, object], say: Callable[[str], None], new_token: bool = True
 ) -> None:
     """Serve the federation in `path` until SIGTERM or SIGINT. say: prints a line at once.
 

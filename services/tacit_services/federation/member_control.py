@@ -81,9 +81,7 @@ class MemberControl:
         """Let a token be worth nothing from now on. Raises Refused."""
         _operator(by)
         if not self._tokens.cancel(name) and not self._people.remove(name):
-            raise Refused(
-                404, f"token {name[:100]!r}: there is none (tacit members list)"
-            )
+            raise Refused(404, f"token {name[:100]!r}: there is none (tacit members list)")
         self._audit.add(by.name, "cancelled", name=name)
 
     def revoke(self, by: Person, name: str) -> dict[str, Any]:

@@ -16,19 +16,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from tacit.errors import ConfigError, DataError, TacitError, WireError
-from tacit_services.disk import files
 from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_records import RunRecord, RunRecords
 from tacit_services.offers.offer import Offer
-from tacit_services.offers.reading import definition_at_host
+from tacit_services.offers.submission import FILES, OFFER, Submission, submitted_run
 
-OFFER = "offer.json"
-SUBMISSION = "submission.json"
-FILES = "files"
 _PLAIN = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -38,22 +34,6 @@ class Refused(TacitError):  # noqa: N818 (a verdict on a request)
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
         self.status = status
-
-
-class Submission(BaseModel):
-    """What a researcher sends. offer: its canonical JSON, as text, byte for byte.
-
-    at_host: SHA-256 of the files that stay at the host, by name; test: the public test set's name.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    offer: str = Field(min_length=2, max_length=1 << 22)
-    at_host: dict[str, str] = Field({}, max_length=64)
-    test: str | None = None
-
-    def tests(self, name: str) -> bool:
-        """Return whether a file is the public test set, or lies in it where that is a folder."""
-        return self.test is not None and (name == self.test or name.startswith(f"{self.test}/"))
 
 
 class Submissions:
@@ -92,10 +72,8 @@ class Submissions:
             raise Refused(409, f"run {offer.run!r}: there is one of this name; choose another")
         folder = self._records.folder(offer.run)
         self._placed(folder, offer, submission)
-        record = self._checked(folder, offer, submission)
-        files.write(folder / OFFER, submission.offer.encode(), files.SECRET)
-        content_at_host = submission.model_dump_json(exclude={"offer"})
-        files.write(folder / SUBMISSION, content_at_host.encode(), files.SECRET)
+        submission.keep(folder)
+        record = self._checked(folder, offer)
         self._records.add(record)
         return record
 
@@ -140,9 +118,9 @@ class Submissions:
         except OSError:  # another file system, or one without links
             shutil.copy(source, to)
 
-    def _checked(self, folder: Path, offer: Offer, submission: Submission) -> RunRecord:
+    def _checked(self, folder: Path, offer: Offer) -> RunRecord:
         try:
-            definition = definition_at_host(offer, folder / FILES, submission.test).define()
+            definition = submitted_run(folder).define()
             definition.build_model()
             definition.source.test(None)
         except (ConfigError, DataError) as error:
@@ -158,13 +136,3 @@ class Submissions:
             edges.wait,
             definition.run.updates,
         )
-
-
-def submission_in(folder: Path) -> tuple[Offer, Submission]:
-    """Return what was submitted of the run in `folder`. Raises ConfigError."""
-    try:
-        offer = Offer.parse((folder / OFFER).read_bytes())
-        content = json.loads((folder / SUBMISSION).read_bytes())
-        return offer, Submission(offer="{}", **content)
-    except (OSError, ValueError, TypeError, WireError) as error:
-        raise ConfigError(f"run {folder}: {error}") from error

@@ -1,0 +1,60 @@
+"""What a researcher submits, and the folder in which a host keeps it.
+
+RUN/offer.json       the offer, as its researcher signed it
+RUN/submission.json  which files stay at the host, and which of them is the test set
+RUN/files/           the offer's files, and those of the host
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tacit.config import RunFile
+from tacit.errors import ConfigError, WireError
+from tacit_services.disk import files
+from tacit_services.offers.offer import Offer
+from tacit_services.offers.reading import definition_at_host
+
+OFFER = "offer.json"
+FILES = "files"
+_SUBMISSION = "submission.json"
+
+
+class Submission(BaseModel):
+    """What a researcher sends. offer: its canonical JSON, as text, byte for byte.
+
+    at_host: SHA-256 of the files that stay at the host, by name; test: the public test set's name.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    offer: str = Field(min_length=2, max_length=1 << 22)
+    at_host: dict[str, str] = Field({}, max_length=64)
+    test: str | None = None
+
+    def tests(self, name: str) -> bool:
+        """Return whether a file is the public test set, or lies in it where that is a folder."""
+        return self.test is not None and (name == self.test or name.startswith(f"{self.test}/"))
+
+    def keep(self, folder: Path) -> None:
+        """Write it into a run's folder, durably. Raises OSError."""
+        files.write(folder / OFFER, self.offer.encode(), files.SECRET)
+        rest = self.model_dump_json(exclude={"offer"})
+        files.write(folder / _SUBMISSION, rest.encode(), files.SECRET)
+
+
+def submitted_run(folder: Path) -> RunFile:
+    """Return the run that was submitted into `folder`, as its host has it.
+
+    Raises ConfigError, DataError for what is damaged or missing.
+    """
+    try:
+        text = (folder / OFFER).read_text(encoding="utf-8")
+        content = json.loads((folder / _SUBMISSION).read_bytes())
+        submission = Submission(offer=text, **content)
+        offer = Offer.parse(text.encode())
+    except (OSError, ValueError, TypeError, WireError) as error:
+        raise ConfigError(f"run {folder}: {error}") from error
+    return definition_at_host(offer, folder / FILES, submission.test)
