@@ -12,15 +12,16 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tacit.errors import ConfigError, ServiceError
-from tacit_services.member.consents import Consent, Consents
+from tacit.errors import ServiceError, TacitError
 from tacit_services.member.host_client import HostClient, Offered
+from tacit_services.member.look_record import LookRecord, record_in
+from tacit_services.member.member_state import MemberState
+from tacit_services.offers.consent import Consent
 
 log = logging.getLogger("tacit.member")
 PERIOD = 1.0  # seconds between two looks at the host's list
 LONGEST = 30.0  # seconds, where the host does not answer
-_OVER = ("ended", "stopped", "failed")
-_TELLING = {"accepted", "declined", "withdrawn", "refused"}
+OVER = ("ended", "stopped", "failed")
 
 
 class Worker(Protocol):
@@ -39,37 +40,34 @@ class Worker(Protocol):
         """Return the last line of its log."""
 
 
-class Judge(Protocol):
-    """What looks at an offer that has come."""
-
-    def look(self, host: HostClient, offered: Offered) -> Consent:
-        """Fetch an offer and its files, judge it by policy and rows, and enter what comes of it.
-
-        Raises ServiceError where the host does not answer, ConfigError for what is no offer.
-        """
-
-
 class MemberLoop:
     """The loop of one membership."""
 
     def __init__(
         self,
         host: HostClient,
-        consents: Consents,
-        judge: Judge,
+        state: MemberState,
+        look: Callable[[Offered], LookRecord],
         make: Callable[[str], Worker],
         *,
         may_work: Callable[[], bool] = lambda: True,
     ) -> None:
-        """make: makes the process of a run, not started. may_work: whether it may work now."""
+        """look: fetches an offer, judges it, enters what a policy accepts, and writes the record.
+
+        It raises ServiceError where the host does not answer, other TacitErrors for what is no
+        offer. make: makes the process of a run, not started. may_work: whether it may work now.
+        """
         self._host = host
-        self._consents = consents
-        self._judge = judge
+        self._state = state
+        self._look = look
         self._make = make
         self._may_work = may_work
         self._workers: dict[str, Worker] = {}
-        self._done: set[str] = set()  # runs whose process has ended for good
-        self._bad: set[tuple[str, str]] = set()  # offers that were found to be none
+        self._done: set[tuple[str, str]] = set()  # consents whose process has ended for good
+        self._told: dict[str, tuple[str, str, str]] = {}  # what the host was told of a run
+        # Offers that this process has looked at: the next one asks a policy that was changed.
+        self._looked: set[str] = set()
+        self._bad: set[str] = set()  # fingerprints of what is no offer
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop`; then end the processes of all runs, in order."""
@@ -83,47 +81,89 @@ class MemberLoop:
                     if pause <= PERIOD:
                         log.warning("%s; trying again", error)
                     pause = min(LONGEST, max(2 * pause, PERIOD))
-                    self._end_withdrawn()
         finally:
             for worker in self._workers.values():
                 worker.stop()
 
     def turn(self) -> None:
-        """Look once at the host's list, and do what is due. Raises ServiceError."""
-        self._end_withdrawn()
+        """Look once at the owner's answers and the host's list, and do what is due.
+
+        Raises ServiceError where the host does not answer: consents that were withdrawn are seen
+        to before.
+        """
+        held = {consent.run for consent in self._state.consents().all() if consent.holds}
+        for run in set(self._workers) - held:
+            self._stop(run)
         offered = self._host.offers()
         for offer in offered:
             self._turn_of(offer)
         self._end_others(offered)
 
     def _turn_of(self, offer: Offered) -> None:
-        consent = self._consents.get(offer.run)
-        if offer.state in _OVER:
-            self._end_over(offer.run)
+        if offer.state in OVER:
+            self._forget(offer.run)
             return
-        if consent is None or consent.fingerprint != offer.fingerprint:
-            self._stop(offer.run)  # consent was to another offer
-            if (offer.run, offer.fingerprint) in self._bad:
-                return
-            try:
-                consent = self._judge.look(self._host, offer)
-            except ConfigError as error:
-                log.warning("run %s: %s", offer.run, error)
-                self._bad.add((offer.run, offer.fingerprint))
-                return
-        self._tell(consent)
-        if consent.answer == "accepted" and offer.state == "training":
-            self._work_on(offer.run)
-
-    def _tell(self, consent: Consent) -> None:
-        if consent.told or consent.answer not in _TELLING:
+        consent = self._answer_to(offer)
+        if consent is None and not self._looked_at(offer):
             return
-        self._host.answer(consent.run, consent.fingerprint, consent.answer, consent.reason)
-        self._consents.told(consent)
-        log.info("run %s: %s", consent.run, consent.answer)
+        consent = consent or self._answer_to(offer)
+        if consent is None:
+            self._stop(offer.run)  # what was accepted was another offer
+            self._tell_refusal(offer)
+        elif consent.withdrawn is not None:
+            self._tell(offer, "withdrawn", "declined")
+        elif consent.answer == "declined":
+            self._tell(offer, "declined", "declined")
+        else:
+            self._tell(offer, "accepted", "")
+            if offer.state == "training":
+                self._work_on(offer)
 
-    def _work_on(self, run: str) -> None:
-        if run in self._done:
+    def _answer_to(self, offer: Offered) -> Consent | None:
+        """Return the owner's newest answer to this very offer."""
+        answers = [
+            consent
+            for consent in self._state.consents().all()
+            if consent.fingerprint == offer.fingerprint
+        ]
+        return answers[-1] if answers else None
+
+    def _looked_at(self, offer: Offered) -> bool:
+        """Look at an offer, once; returns whether it is one."""
+        if offer.fingerprint in self._bad:
+            return False
+        if offer.fingerprint in self._looked:
+            return True
+        try:
+            record = self._look(offer)
+        except ServiceError:
+            raise
+        except TacitError as error:
+            log.warning("run %s: %s", offer.run, error)
+            self._bad.add(offer.fingerprint)
+            return False
+        self._looked.add(offer.fingerprint)
+        if record.answer == "ask":
+            log.info("run %s waits for its owner: tacit offers accept %s", offer.run, offer.run)
+        elif record.answer == "refuse":
+            log.info("run %s is refused: %s", offer.run, record.reason)
+        return True
+
+    def _tell_refusal(self, offer: Offered) -> None:
+        record = record_in(self._state.run(offer.run))
+        if record is not None and record.answer == "refuse":
+            self._tell(offer, "refused", record.kind)
+
+    def _tell(self, offer: Offered, answer: str, reason: str) -> None:
+        telling = (offer.fingerprint, answer, reason)
+        if self._told.get(offer.run) != telling:
+            self._host.answer(offer.run, offer.fingerprint, answer, reason)
+            self._told[offer.run] = telling
+            log.info("run %s: %s", offer.run, answer)
+
+    def _work_on(self, offer: Offered) -> None:
+        run = offer.run
+        if (run, offer.fingerprint) in self._done:
             return
         if not self._may_work():
             self._stop(run)
@@ -136,23 +176,17 @@ class MemberLoop:
         code = worker.code()
         if code is None:
             return
-        if code == 0 or 0 < code < 128:
+        if 0 <= code < 128:  # its work is done, or it gave a reason: another start would not help
             del self._workers[run]
-            self._done.add(run)
+            self._done.add((run, offer.fingerprint))
             if code:
                 log.warning("run %s: %s", run, worker.complaint())
             return
         log.warning("run %s: its process died (%d); starting it again", run, code)
         worker.start()
 
-    def _end_withdrawn(self) -> None:
-        """End the processes of runs that the owner accepts no more, before anything else."""
-        for run in list(self._workers):
-            consent = self._consents.get(run)
-            if consent is None or consent.answer != "accepted":
-                self._stop(run)
-
-    def _end_over(self, run: str) -> None:
+    def _forget(self, run: str) -> None:
+        """Let the process of a run that is over end by itself, as it does at the host's word."""
         worker = self._workers.get(run)
         if worker is not None and worker.code() is not None:
             del self._workers[run]

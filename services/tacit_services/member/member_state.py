@@ -18,10 +18,12 @@ from pathlib import Path
 
 from tacit.errors import ConfigError, other_format
 from tacit_services.disk import files
+from tacit_services.offers.consent import Consents
 from tacit_services.transport.tls import Tls
 
 FORMAT = 1
 _FILE = "member.json"
+_CONSENTS = "consents.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,17 @@ class MemberState:
         """Write the membership, durably. Raises OSError."""
         content = {"format": FORMAT, **asdict(membership)}
         files.write(self.folder / _FILE, json.dumps(content, indent=1).encode(), files.SECRET)
+
+    def consents(self) -> Consents:
+        """Return the owner's answers as they are now. Raises PrivacyError."""
+        return Consents(self.folder / _CONSENTS)
+
+    @contextmanager
+    def answering(self) -> Iterator[Consents]:
+        """Yield the owner's answers for a change, which no other process changes meanwhile."""
+        with (self.folder / f"{_CONSENTS}.lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield self.consents()
 
     def leave(self) -> None:
         """Forget the membership; answers, and of course ledgers, stay. Raises OSError."""

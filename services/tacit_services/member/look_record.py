@@ -1,0 +1,50 @@
+"""How an offer was looked at, on disk, for the owner who answers later.
+
+    runs/RUN/look.json   {"format": 1, "fingerprint", "answer", "kind", "reason", "screen"}
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tacit.errors import ConfigError, other_format
+from tacit_services.disk import files
+
+FORMAT = 1
+_FILE = "look.json"
+
+
+@dataclass(frozen=True, slots=True)
+class LookRecord:
+    """What came of a look at an offer.
+
+    answer: of the policy: accept, ask or refuse. kind: of a refusal, which the host reads. reason:
+    for the owner alone. screen: what the owner was, or is to be, shown.
+    """
+
+    fingerprint: str
+    answer: str
+    kind: str
+    reason: str
+    screen: str
+
+    def keep(self, folder: Path) -> None:
+        """Write it into the run's folder, durably. Raises OSError."""
+        content = {"format": FORMAT, **asdict(self)}
+        files.write(folder / _FILE, json.dumps(content, indent=1).encode(), files.SECRET)
+
+
+def record_in(folder: Path) -> LookRecord | None:
+    """Return the record in a run's folder; None: it was not looked at. Raises ConfigError."""
+    path = folder / _FILE
+    try:
+        content = json.loads(path.read_bytes())
+        if (number := content.pop("format")) != FORMAT:
+            raise ValueError(other_format(number, FORMAT))
+        return LookRecord(**content)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{path}: is damaged ({error})") from error
