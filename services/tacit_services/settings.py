@@ -20,6 +20,7 @@ from tacit.errors import ConfigError, DataError
 from tacit.privacy import policy
 from tacit.privacy.policy import Policy
 from tacit_services.transport.address import UNIX, HostPort, Place, split_host_port
+from tacit_services.transport.proxy import Proxies
 from tacit_services.transport.tls import Tls
 
 S = TypeVar("S", bound="ServiceSettings")
@@ -188,6 +189,14 @@ class EdgeSettings(ServiceSettings):
         None, description="https://HOST:PORT that signs a certificate for this identity"
     )
     enroll_token_file: Path | None = Field(None, description="token for enroll_url")
+    proxy: str | None = Field(
+        None,
+        description="http://[USER:PASSWORD@]HOST:PORT, a proxy (CONNECT) before broker and "
+        "enroll_url",
+    )
+    no_proxy: str = Field(
+        "", description="names, addresses and networks, ',' between, that need no proxy"
+    )
     serve: bool = Field(
         False,
         description="a vertical party goes on answering after the run's end, for tacit predict",
@@ -198,6 +207,13 @@ class EdgeSettings(ServiceSettings):
     policy: Path | None = Field(
         None, description="what the owner of the data allows; default: what the run file says"
     )
+
+    def proxies(self) -> Proxies:
+        """Return the proxies before broker and enrolment server. Raises ConfigError."""
+        try:
+            return Proxies.parsed(self.proxy, self.no_proxy)
+        except ConfigError as error:
+            raise ConfigError(f"TACIT_PROXY: {error}") from error
 
 
 def data_home() -> Path:

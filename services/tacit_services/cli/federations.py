@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -152,6 +153,7 @@ def _access(
     federation: Path | None, url: str | None, token_file: Path | None, ca: str | None
 ) -> Access:
     from tacit_services.federation import access
+    from tacit_services.transport.proxy import Proxies
 
     if federation is not None:
         return access.of_folder(federation)
@@ -159,7 +161,7 @@ def _access(
         raise ConfigError(
             "--federation: missing; a folder at its host, or --url and --token-file from elsewhere"
         )
-    return access.of_url(url, token_file, ca)
+    return access.of_url(url, token_file, ca, Proxies.of_environment(os.environ))
 
 
 def _chosen(client: Federation, run: str | None) -> list[Run]:

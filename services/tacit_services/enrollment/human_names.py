@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 
 from tacit.errors import ConfigError
+from tacit.shown import seen
 
 _MOST = 100
 
@@ -17,9 +18,7 @@ def checked_human_name(field: str, name: str) -> str:
     """
     if not 1 <= len(name) <= _MOST:
         raise ConfigError(f"{field}={name[:_MOST]!r}: expected 1 to {_MOST} characters")
-    # str.isprintable refuses separators but for the plain space, and all of Unicode's "Other": with
-    # it what turns the direction of a line, or has no width.
-    if not name.isprintable() or name.strip() != name or "  " in name:
+    if not all(map(seen, name)) or name.strip() != name or "  " in name:
         raise ConfigError(
             f"{field}={name!r}: expected printable characters, with single spaces between them"
         )

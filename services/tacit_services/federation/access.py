@@ -18,6 +18,7 @@ from tacit_services.federation import federation_settings
 from tacit_services.transport import pinned_authority
 from tacit_services.transport.address import split_host_port
 from tacit_services.transport.pinned_authority import PREFIX, Authority
+from tacit_services.transport.proxy import DIRECT, Proxies
 
 if TYPE_CHECKING:
     from tacit_client import Federation
@@ -32,14 +33,16 @@ class Access:
     url: str
     token: str
     authority: Authority
-    proxy: str | None = None
+    proxies: Proxies = DIRECT
     here: Path | None = None
 
     def client(self) -> Federation:
         """Return a client of the host, which connects at its first request."""
         from tacit_client import Federation
 
-        return Federation(self.url, self.token, self.authority.context(), self.proxy)
+        proxy = self.proxies.before(self.url)
+        trusted = self.authority.context()
+        return Federation(self.url, self.token, trusted, proxy and proxy.url)
 
 
 def of_folder(folder: Path) -> Access:
@@ -59,7 +62,7 @@ def of_folder(folder: Path) -> Access:
     return Access(f"https://{shown}:{port}", secret, authority, here=folder)
 
 
-def of_url(url: str, token_file: Path, ca: str | None, proxy: str | None = None) -> Access:
+def of_url(url: str, token_file: Path, ca: str | None, proxies: Proxies) -> Access:
     """Return the way to the host at `url` with the token in a file.
 
     ca: `sha256:…`, where the token does not say by what the host is known. Raises ConfigError,
@@ -75,7 +78,7 @@ def of_url(url: str, token_file: Path, ca: str | None, proxy: str | None = None)
     pin = ca or (PREFIX + digest if digest else None)
     if pin is None:
         raise ConfigError("--ca: missing; sha256:… of the host, as `tacit serve` prints it")
-    return Access(url, secret, pinned_authority.fetched(url, pin, proxy), proxy)
+    return Access(url, secret, pinned_authority.fetched(url, pin, proxies), proxies)
 
 
 def token_to_give(secret: str, authority: Authority) -> str:

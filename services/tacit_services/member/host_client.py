@@ -14,6 +14,7 @@ import httpx
 
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.disk import files
+from tacit_services.transport.proxy import DIRECT, Proxies
 from tacit_services.transport.tls import Tls
 
 _SECONDS = 20.0
@@ -32,14 +33,17 @@ class Offered:
 class HostClient:
     """A connection to the host, as this member. Use it from one thread."""
 
-    def __init__(self, url: str, tls: Tls, proxy: str | None = None) -> None:
-        """proxy: the proxy's address, with user and password where it wants them.
-
-        Raises ConfigError for files of `tls` that cannot be used.
+    def __init__(self, url: str, tls: Tls, proxies: Proxies = DIRECT) -> None:
+        """proxies: which the host may be behind. Raises ConfigError for files of `tls` that cannot be used.
         """
         self._url = url
+        proxy = proxies.before(url)
         self._http = httpx.Client(
-            base_url=url, verify=tls.context(), timeout=_SECONDS, trust_env=False, proxy=proxy
+            base_url=url,
+            verify=tls.context(),
+            timeout=_SECONDS,
+            trust_env=False,
+            proxy=proxy and proxy.url,
         )
 
     def __enter__(self) -> Self:

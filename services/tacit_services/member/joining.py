@@ -18,6 +18,7 @@ from tacit_services.disk import files
 from tacit_services.enrollment import certificates
 from tacit_services.member.member_state import MemberState
 from tacit_services.transport.pinned_authority import Authority
+from tacit_services.transport.proxy import DIRECT, Proxies, refusal
 
 _SECONDS = 20.0
 _CLOCK = 300.0  # seconds by which this machine's clock may differ from the host's
@@ -29,7 +30,7 @@ def joined(
     token: str,
     authority: Authority,
     name: str | None,
-    proxy: str | None = None,
+    proxies: Proxies = DIRECT,
 ) -> tuple[str, str]:
     """Become a member of the federation at `url`; returns the id and the name there.
 
@@ -46,9 +47,13 @@ def joined(
         "machine": platform.node() or "member",
         "version": own_version(),
     }
+    proxy = proxies.before(url)
     try:
         with httpx.Client(
-            verify=authority.context(), trust_env=False, proxy=proxy, timeout=_SECONDS
+            verify=authority.context(),
+            trust_env=False,
+            proxy=proxy and proxy.url,
+            timeout=_SECONDS,
         ) as client:
             answer = client.post(
                 f"{url.rstrip('/')}/v1/enroll",
@@ -56,7 +61,7 @@ def joined(
                 headers={"Authorization": f"Bearer {token}"},
             )
     except httpx.TransportError as error:
-        raise ServiceError(f"{url}: {error or type(error).__name__}") from error
+        raise ServiceError(f"{url}: {refusal(proxy, error)}") from error
     _check_clock(answer)
     if not answer.is_success:
         raise ConfigError(f"{url}: {_detail(answer)}")

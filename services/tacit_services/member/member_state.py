@@ -24,6 +24,7 @@ from tacit_services.transport.tls import Tls
 FORMAT = 1
 _FILE = "member.json"
 _CONSENTS = "consents.json"
+_WORKING = "working"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,27 @@ class MemberState:
         """Forget the membership; answers, and of course ledgers, stay. Raises OSError."""
         (self.folder / _FILE).unlink(missing_ok=True)
         files.sync(self.folder)
+
+    @contextmanager
+    def working(self, run: str) -> Iterator[None]:
+        """Be the process that works on a run. Raises ConfigError where another one does."""
+        with (self.run(run) / _WORKING).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ConfigError(f"run {run}: another process works on it") from error
+            yield
+
+    def works_on(self, run: str) -> bool:
+        """Return whether a process works on a run now."""
+        try:
+            with (self.folder / "runs" / run / _WORKING).open("rb") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -31,6 +31,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 from tacit.errors import BrokerRefuses, ServiceError
 from tacit_services.transport.address import split_host_port
 from tacit_services.transport.flight import DROPS, WINDOW, Flight
+from tacit_services.transport.proxy import DIRECT, HttpProxy, Proxies
 from tacit_services.transport.tls import Tls
 
 log = logging.getLogger("tacit.mqtt")
@@ -41,6 +42,8 @@ TOPICS = 500  # in one SUBSCRIBE or UNSUBSCRIBE packet
 RECONNECT_CAP = 8.0  # seconds; each try waits a uniformly random time below min(cap, 0.2·2^tries)
 _TRIES = 6  # from which on it is the cap; a day's tries as a power of two are no number of seconds
 NO_ANSWER = "no answer"
+ALPN = "mqtt"  # by which a front door tells us from HTTPS
+_PROXY_SECONDS = 10.0  # in which a proxy has reached the broker
 _CALLBACKS = (
     "on_socket_open",
     "on_connect",
@@ -74,6 +77,23 @@ class Will:
     payload: bytes
 
 
+class _Client(paho.Client):
+    """paho's client, which may go by a proxy.
+
+    paho has a way of its own, by PySocks. That leaves what a proxy says behind its first line to be
+    read as TLS, where it comes in a packet of its own.
+    """
+
+    def __init__(self, proxy: HttpProxy | None, *arguments: Any, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self._http_proxy = proxy
+
+    def _create_socket_connection(self) -> socket.socket:
+        if self._http_proxy is None:
+            return super()._create_socket_connection()
+        return self._http_proxy.tunnel(self._host, self._port, _PROXY_SECONDS)
+
+
 class Connection:
     """A connection to one broker, which it restores for ever; every message goes to `on_message`.
 
@@ -102,19 +122,21 @@ class Connection:
         on_up: Callable[[], None] = lambda: None,
         will: Will | None = None,
         tls: Tls | None = None,
+        proxies: Proxies = DIRECT,
     ) -> None:
         """Prepare a connection to `broker` (HOST:PORT); `start` makes it.
 
         With `tls` the broker must prove to be the host that `broker` names, and is shown our
-        certificate; None is a plain connection. Raises ConfigError for files of `tls` that cannot
-        be used.
+        certificate; None is a plain connection. It goes by the proxy that `proxies` have before the
+        broker. Raises ConfigError for files of `tls` that cannot be used.
         """
         self._host, self._port = split_host_port(broker)
         if tls is None:
             self._tls = None
         else:
-            self._tls = tls.context()
+            self._tls = tls.context(ALPN)
             tls.warn_of_end()
+        self._proxy = proxies.between(self._host, self._port)
         self._id = client_id
         self.listening = frozenset(subscriptions)
         self._will = will
@@ -214,7 +236,8 @@ class Connection:
             setattr(self._client, callback, None)
 
     def _plain(self) -> paho.Client:
-        return paho.Client(
+        return _Client(
+            self._proxy,
             CallbackAPIVersion.VERSION2,
             client_id=self._id,
             protocol=MQTTProtocolVersion.MQTTv311,

@@ -17,6 +17,7 @@ import httpx
 from cryptography import x509
 
 from tacit.errors import ConfigError, ServiceError, other_format
+from tacit_services.transport.proxy import DIRECT, Proxies, refusal
 
 PATH = "/v1/authority"
 FORMAT = 1
@@ -55,7 +56,7 @@ class Authority:
         return context
 
 
-def fetched(url: str, pin: str, proxy: str | None = None) -> Authority:
+def fetched(url: str, pin: str, proxies: Proxies = DIRECT) -> Authority:
     """Return the authority of the host at `url`, whose document has this SHA-256.
 
     Nothing else that the connection says is believed. Raises ConfigError for another document or a
@@ -67,14 +68,15 @@ def fetched(url: str, pin: str, proxy: str | None = None) -> Authority:
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
     try:
+        proxy = proxies.before(url)
         with httpx.Client(
-            verify=unverified, trust_env=False, proxy=proxy, timeout=_SECONDS
+            verify=unverified, trust_env=False, proxy=proxy and proxy.url, timeout=_SECONDS
         ) as client:
             answer = client.get(url.rstrip("/") + PATH)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigError(f"{url!r}: {error}") from error
     except httpx.TransportError as error:
-        raise ServiceError(f"{url}: {error or type(error).__name__}") from error
+        raise ServiceError(f"{url}: {refusal(proxy, error)}") from error
     if not answer.is_success or len(answer.content) > _MOST:
         raise ServiceError(f"{url}: {answer.status_code}, not a federation's answer")
     seen = PREFIX + hashlib.sha256(answer.content).hexdigest()

@@ -29,10 +29,11 @@ class Tls:
     cert: Path
     key: Path
 
-    def context(self) -> ssl.SSLContext:
+    def context(self, protocol: str | None = None) -> ssl.SSLContext:
         """Return a client's context for TLS 1.2 or later that checks the server's host name.
 
-        Raises ConfigError, naming the file, where one cannot be used.
+        protocol: what it offers to speak (ALPN); None: it offers nothing. Raises
+        ConfigError, naming the file, where one cannot be used.
         """
         context = context_trusting(self.ca)
         for path in (self.cert, self.key):
@@ -45,6 +46,8 @@ class Tls:
             raise ConfigError(
                 f"{self.cert} with {self.key}: not a certificate and its key ({why})"
             ) from error
+        if protocol is not None:
+            context.set_alpn_protocols([protocol])
         return context
 
     def ends(self) -> float:

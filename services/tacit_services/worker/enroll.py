@@ -27,6 +27,7 @@ from tacit_services.enrollment import certificates
 from tacit_services.enrollment.authority import CERTIFICATE, KEY, RENEW_DAYS
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
+from tacit_services.transport.proxy import DIRECT, Proxies, refusal
 from tacit_services.transport.tls import Tls, context_trusting
 
 log = logging.getLogger("tacit.edge")
@@ -39,13 +40,14 @@ class EnrolmentServer:
 
     url: https://HOST:PORT. ca: certificates of the authorities that it, its signatures and the
     broker may be from. token_file: what allows an edge to enrol. timeout: seconds that it may be
-    away.
+    away. proxies: by which it is reached.
     """
 
     url: str
     ca: Path
     token_file: Path
     timeout: float
+    proxies: Proxies = DIRECT
 
     def check(self) -> None:
         """Raise ConfigError where the token or the authorities cannot be read."""
@@ -64,7 +66,7 @@ class EnrolmentServer:
         tries = 0
         while not stop.is_set():
             try:
-                return _post(self.url, csr, token, believed)
+                return _post(self.url, csr, token, believed, self.proxies)
             except ServiceError:
                 if time.monotonic() > deadline:
                     raise
@@ -137,7 +139,7 @@ def _server(settings: EdgeSettings) -> EnrolmentServer | None:
         raise ConfigError(
             f"TACIT_ENROLL_URL={url!r}: leave TACIT_TLS_CERT and TACIT_TLS_KEY out, they are made"
         )
-    return EnrolmentServer(url, ca, token_file, settings.connect_timeout)
+    return EnrolmentServer(url, ca, token_file, settings.connect_timeout, settings.proxies())
 
 
 def _check_name(tls: Tls, identity: Identity) -> None:
@@ -247,11 +249,18 @@ def _token(path: Path) -> str:
 
 
 def _post(
-    url: str, csr: x509.CertificateSigningRequest, token: str, believed: ssl.SSLContext
+    url: str,
+    csr: x509.CertificateSigningRequest,
+    token: str,
+    believed: ssl.SSLContext,
+    proxies: Proxies,
 ) -> str:
     body = {"csr": certificates.pem(csr).decode("ascii")}
+    proxy = proxies.before(url)
     try:
-        with httpx.Client(verify=believed, trust_env=False, timeout=10.0) as client:
+        with httpx.Client(
+            verify=believed, trust_env=False, timeout=10.0, proxy=proxy and proxy.url
+        ) as client:
             answer = client.post(
                 f"{url.rstrip('/')}/v1/enroll",
                 json=body,
@@ -259,6 +268,8 @@ def _post(
             )
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigError(f"TACIT_ENROLL_URL={url!r}: {error}") from error
+    except httpx.ProxyError as error:
+        raise ServiceError(f"enrolment at {url}: {refusal(proxy, error)}") from error
     except httpx.TransportError as error:
         raise ServiceError(f"enrolment at {url}: {error or type(error).__name__}") from error
     if answer.is_success:

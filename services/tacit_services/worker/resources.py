@@ -21,6 +21,7 @@ from tacit_services.identity import lineage, own_ledgers
 from tacit_services.identity.folder import Identities, Identity
 from tacit_services.identity.ledger_place import LedgerPlace
 from tacit_services.settings import EdgeSettings, data_home
+from tacit_services.transport.proxy import DIRECT, Proxies
 from tacit_services.worker import told_veto
 from tacit_services.worker.cpu_turns import CpuTurns
 from tacit_services.worker.enroll import Credentials, prepared
@@ -35,13 +36,14 @@ class Broker:
     """The broker of a run, as a worker reaches it.
 
     address: HOST:PORT. chunk: bytes of the largest payload. timeout: seconds to wait for it at the
-    start. credentials: what it is shown.
+    start. credentials: what it is shown. proxies: by which it is reached.
     """
 
     address: str
     chunk: int
     timeout: float
     credentials: Credentials
+    proxies: Proxies = DIRECT
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,13 @@ def worker_resources(
                 told_veto.tell(settings, identity, veto.key, stop)
                 raise
             credentials = prepared(settings, identity)
-            broker = Broker(settings.broker, settings.chunk, settings.connect_timeout, credentials)
+            broker = Broker(
+                settings.broker,
+                settings.chunk,
+                settings.connect_timeout,
+                credentials,
+                settings.proxies(),
+            )
             with (
                 ledger_of(definition.source, identity) as ledger,
                 closing(CpuTurns(settings.turns)) as turns,

@@ -71,6 +71,7 @@ def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -
         on_up=up,
         will=Will(topic, b"offline"),
         tls=tls,
+        proxies=broker.proxies,
     )
     if tls is not None:
         resources.heartbeat.certificate(tls.ends())

@@ -31,7 +31,12 @@ def tell(settings: EdgeSettings, identity: Identity, key: str, stop: threading.E
         if stop.is_set():
             return
         connection = Connection(
-            settings.broker, f"{run}-{identity.edge}", [], lambda inbound: inbound.done(), tls=tls
+            settings.broker,
+            f"{run}-{identity.edge}",
+            [],
+            lambda inbound: inbound.done(),
+            tls=tls,
+            proxies=settings.proxies(),
         )
         connection.start(min(_SECONDS, settings.connect_timeout), stop)
         connection.publish(

@@ -1,0 +1,144 @@
+"""`tacit join`, `tacit offers` and `tacit leave`: what an owner of rows does in a federation."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tacit.errors import ConfigError
+from tacit_services.cli.options import AsJson
+from tacit_services.extras import need
+
+if TYPE_CHECKING:
+    from tacit_services.member.member_state import MemberState
+
+State = Annotated[
+    Path | None,
+    typer.Option("--state", metavar="DIR", envvar="TACIT_STATE", help="what this member keeps"),
+]
+_UNIT = """\
+[Unit]
+Description=tacit member, {state}
+After=network-online.target
+Wants=network-online.target
+
+[Service]
+ExecStart={command}
+Restart=always
+RestartSec=5
+KillMode=mixed
+NoNewPrivileges=true
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def join(
+    url: Annotated[str, typer.Argument(metavar="URL", help="the host: https://HOST:PORT")],
+    data: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="the rows: a file, a folder, or module:name [as before]"),
+    ] = None,
+    token: Annotated[
+        str | None, typer.Option(envvar="TACIT_JOIN_TOKEN", help="the join token [a member already]")
+    ] = None,
+    ca: Annotated[
+        str | None,
+        typer.Option(metavar="sha256:…", envvar="TACIT_CA", help="by what the host is known"),
+    ] = None,
+    as_: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="what people call this member [host]")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="whose ledger the data has [its path]")
+    ] = None,
+    rows: Annotated[
+        int | None, typer.Option(min=1, help="public: rows that this member states [the offer's]")
+    ] = None,
+    policy: Annotated[
+        Path | None, typer.Option(envvar="TACIT_POLICY", help="what the owner allows (TOML)")
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help='ask nothing: the policy says accept = "within"')
+    ] = False,
+    state: State = None,
+    systemd: Annotated[
+        bool, typer.Option("--systemd", help="print a unit for systemd, and leave")
+    ] = False,
+) -> None:
+    """Join a federation with rows that stay here, and work in its runs: a member stays one."""
+    need("edge")
+    from tacit_services.member import membership
+
+    folder = state or membership.default_state(url)
+    if systemd:
+        _print_unit(folder, url, policy, yes)
+        return
+    asked = membership.Joining(
+        url=url, token=token, ca=ca, name=as_, data=data, dataset=name, rows=rows,
+        policy=policy, yes=yes, ask=sys.stdin.isatty() and not yes,
+    )  # fmt: skip
+    membership.join(folder, asked, _say)
+
+
+def offers(
+    action: Annotated[
+        str, typer.Argument(metavar="[list|show|accept|decline|withdraw]")
+    ] = "list",
+    run: Annotated[str | None, typer.Argument(metavar="RUN", show_default=False)] = None,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="accept: the researcher's key is another one now")
+    ] = False,
+    state: State = None,
+    as_json: AsJson = False,
+) -> None:
+    """List offers, show one, or answer it: accept, decline, withdraw."""
+    need("edge")
+    from tacit_services.member import answering
+
+    member = _state(state)
+    if action == "list":
+        listed = answering.listed(member)
+        typer.echo(json.dumps(listed, indent=2) if as_json else answering.as_lines(listed))
+        return
+    if action not in answering.ACTIONS:
+        known = "list, " + ", ".join(answering.ACTIONS)
+        raise ConfigError(f"offers {action}: expected {known}")
+    if run is None:
+        raise ConfigError(f"offers {action}: RUN: missing; `tacit offers` lists them")
+    typer.echo(answering.ACTIONS[action](member, run, new_key))
+
+
+def leave(state: State = None) -> None:
+    """End the membership here; the ledger remembers what was released, for good."""
+    need("edge")
+    from tacit_services.member import answering
+
+    typer.echo(answering.leave(_state(state)))
+
+
+def _state(state: Path | None) -> MemberState:
+    from tacit_services.member import membership
+
+    return membership.known_state(state)
+
+
+def _say(line: str) -> None:
+    """Print a line whole, at once."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _print_unit(state: Path, url: str, policy: Path | None, yes: bool) -> None:
+    words = [str(Path(sys.argv[0]).resolve()), "join", url, "--state", str(state.resolve())]
+    if policy is not None:
+        words += ["--policy", str(policy.resolve())]
+    if yes:
+        words.append("--yes")
+    typer.echo(_UNIT.format(state=state.resolve(), command=shlex.join(words)), nl=False)

@@ -1,0 +1,145 @@
+"""What an owner answers, from another process than the one that works: `tacit offers`, `leave`."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tacit.errors import ConfigError, WireError
+from tacit_services.member.look_record import LookRecord, record_in
+from tacit_services.member.member_state import MemberState
+from tacit_services.offers.consent import Consent, Standing
+from tacit_services.offers.offer import Offer
+from tacit_services.offers.submission import OFFER
+
+_SECONDS = 30.0  # that the process which works may take to end a run's
+_TICK = 0.1
+
+
+def listed(state: MemberState) -> list[dict[str, Any]]:
+    """Return every offer that has come, and how it stands here."""
+    answers = {consent.fingerprint: consent for consent in state.consents().all()}
+    rows = []
+    for folder in sorted((state.folder / "runs").glob("*")):
+        record = record_in(folder)
+        if record is None:
+            continue
+        consent = answers.get(record.fingerprint)
+        rows.append(
+            {
+                "run": folder.name,
+                "fingerprint": record.fingerprint,
+                "answer": _word(record, consent),
+                "reason": record.reason,
+            }
+        )
+    return rows
+
+
+def as_lines(rows: list[dict[str, Any]]) -> str:
+    """Return the list as lines for a terminal."""
+    if not rows:
+        return "no offers have come"
+    lines = []
+    for row in rows:
+        reason = f": {row['reason']}" if row["reason"] and row["answer"] == "refused" else ""
+        lines.append(f"{row['run']:<24} {row['answer']}{reason}")
+    return "\n".join(lines)
+
+
+def _shown(state: MemberState, run: str, new_key: bool) -> str:
+    return _record(state, run).screen
+
+
+def _accepted(state: MemberState, run: str, new_key: bool) -> str:
+    record = _record(state, run)
+    if record.answer == "refuse":
+        raise ConfigError(f"run {run}: {record.reason}; it cannot be accepted")
+    offer = _offer(state, run, record)
+    with state.answering() as consents:
+        if new_key and consents.standing(offer) is Standing.OTHER_KEY:
+            consents.confirm(offer)
+        consents.record(offer, "accepted")
+    return f"run {run}: accepted; `tacit offers withdraw {run}` takes it back at any time"
+
+
+def _declined(state: MemberState, run: str, new_key: bool) -> str:
+    offer = _offer(state, run, _record(state, run))
+    with state.answering() as consents:
+        consents.withdraw(run)
+        consents.record(offer, "declined")
+    return f"run {run}: declined"
+
+
+def _withdrawn(state: MemberState, run: str, new_key: bool) -> str:
+    with state.answering() as consents:
+        taken = consents.withdraw(run)
+    if not taken:
+        raise ConfigError(f"run {run}: was not accepted, so there is nothing to withdraw")
+    if not _ended(state, run):
+        return (
+            f"run {run}: withdrawn; the process that works on it has not ended yet, and nothing "
+            "more is begun"
+        )
+    return f"run {run}: withdrawn; nothing leaves from now on. What was released stays released"
+
+
+ACTIONS: dict[str, Callable[[MemberState, str, bool], str]] = {
+    "show": _shown,
+    "accept": _accepted,
+    "decline": _declined,
+    "withdraw": _withdrawn,
+}
+
+
+def leave(state: MemberState) -> str:
+    """End the membership; returns what to tell. Raises ConfigError while a process works for it."""
+    membership = state.membership()
+    if membership is None:
+        raise ConfigError(f"--state {state.folder}: is of no member")
+    with state.locked(), state.answering() as consents:
+        for consent in consents.all():
+            if consent.holds:
+                consents.withdraw(consent.run)
+        state.leave()
+    return (
+        f"{membership.name} has left {membership.url}. The ledger of {membership.dataset} stays, "
+        "and remembers what was released: `tacit ledger list` shows it"
+    )
+
+
+def _ended(state: MemberState, run: str) -> bool:
+    """Return whether no process works on the run any more, waiting for it to end."""
+    deadline = time.monotonic() + _SECONDS
+    pause = threading.Event()
+    while state.works_on(run):
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(_TICK)
+    return True
+
+
+def _word(record: LookRecord, consent: Consent | None) -> str:
+    if consent is not None:
+        return "withdrawn" if consent.withdrawn is not None else consent.answer
+    return {"ask": "waits for you", "refuse": "refused", "accept": "accepted"}[record.answer]
+
+
+def _record(state: MemberState, run: str) -> LookRecord:
+    record = record_in(state.folder / "runs" / run)
+    if record is None:
+        raise ConfigError(f"run {run!r}: no such offer has come; `tacit offers` lists them")
+    return record
+
+
+def _offer(state: MemberState, run: str, record: LookRecord) -> Offer:
+    """Return the offer that was looked at. Raises ConfigError where the file is another by now."""
+    try:
+        offer = Offer.parse((state.folder / "runs" / run / OFFER).read_bytes())
+    except (OSError, WireError) as error:
+        raise ConfigError(f"run {run}: {error}") from error
+    if offer.fingerprint != record.fingerprint:
+        raise ConfigError(f"run {run}: another offer has come meanwhile; look at it again")
+    return offer
