@@ -46,7 +46,8 @@ def join(
         typer.Option(metavar="FILE", help="the rows: a file, a folder, or module:name [as before]"),
     ] = None,
     token: Annotated[
-        str | None, typer.Option(envvar="TACIT_JOIN_TOKEN", help="the join token [a member already]")
+        str | None,
+        typer.Option(envvar="TACIT_JOIN_TOKEN", help="the join token [a member already]"),
     ] = None,
     ca: Annotated[
         str | None,
@@ -88,9 +89,7 @@ def join(
 
 
 def offers(
-    action: Annotated[
-        str, typer.Argument(metavar="[list|show|accept|decline|withdraw]")
-    ] = "list",
+    action: Annotated[str, typer.Argument(metavar="[list|show|accept|decline|withdraw]")] = "list",
     run: Annotated[str | None, typer.Argument(metavar="RUN", show_default=False)] = None,
     new_key: Annotated[
         bool, typer.Option("--new-key", help="accept: the researcher's key is another one now")

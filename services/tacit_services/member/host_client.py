@@ -15,6 +15,7 @@ import httpx
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.disk import files
 from tacit_services.transport.proxy import DIRECT, Proxies
+from tacit_services.transport.rest_client import unreachable
 from tacit_services.transport.tls import Tls
 
 _SECONDS = 20.0
@@ -34,9 +35,9 @@ class HostClient:
     """A connection to the host, as this member. Use it from one thread."""
 
     def __init__(self, url: str, tls: Tls, proxies: Proxies = DIRECT) -> None:
-        """proxies: which the host may be behind. Raises ConfigError for files of `tls` that cannot be used.
-        """
+        """proxies: which the host may be behind. Raises ConfigError for files of `tls` that cannot be used."""
         self._url = url
+        self._proxies = proxies
         proxy = proxies.before(url)
         self._http = httpx.Client(
             base_url=url,
@@ -128,4 +129,4 @@ class HostClient:
         try:
             yield
         except httpx.TransportError as error:
-            raise ServiceError(f"{self._url}: {error or type(error).__name__}") from error
+            raise unreachable(self._url, error, self._proxies) from error

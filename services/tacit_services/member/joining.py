@@ -18,7 +18,8 @@ from tacit_services.disk import files
 from tacit_services.enrollment import certificates
 from tacit_services.member.member_state import MemberState
 from tacit_services.transport.pinned_authority import Authority
-from tacit_services.transport.proxy import DIRECT, Proxies, refusal
+from tacit_services.transport.proxy import DIRECT, Proxies
+from tacit_services.transport.rest_client import unreachable
 
 _SECONDS = 20.0
 _CLOCK = 300.0  # seconds by which this machine's clock may differ from the host's
@@ -50,10 +51,7 @@ def joined(
     proxy = proxies.before(url)
     try:
         with httpx.Client(
-            verify=authority.context(),
-            trust_env=False,
-            proxy=proxy and proxy.url,
-            timeout=_SECONDS,
+            verify=authority.context(), trust_env=False, proxy=proxy and proxy.url, timeout=_SECONDS
         ) as client:
             answer = client.post(
                 f"{url.rstrip('/')}/v1/enroll",
@@ -61,7 +59,7 @@ def joined(
                 headers={"Authorization": f"Bearer {token}"},
             )
     except httpx.TransportError as error:
-        raise ServiceError(f"{url}: {refusal(proxy, error)}") from error
+        raise unreachable(url, error, proxies) from error
     _check_clock(answer)
     if not answer.is_success:
         raise ConfigError(f"{url}: {_detail(answer)}")

@@ -1,6 +1,6 @@
 """How an offer was looked at, on disk, for the owner who answers later.
 
-    runs/RUN/look.json   {"format": 1, "fingerprint", "answer", "kind", "reason", "screen"}
+runs/RUN/look.json   {"format": 1, "fingerprint", "answer", "kind", "reason", "screen"}
 """
 
 from __future__ import annotations

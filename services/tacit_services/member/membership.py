@@ -9,17 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tacit import regular_file
 from tacit.errors import ConfigError
 from tacit.privacy.policy import Policy
 from tacit_services import logs
 from tacit_services.member.host_client import HostClient
 from tacit_services.member.joining import joined
-from tacit_services.member.member_state import MemberState, Membership
+from tacit_services.member.member_state import Membership, MemberState
 from tacit_services.settings import data_home, load_policy
 from tacit_services.signals import stopping
 from tacit_services.transport import pinned_authority
-from tacit_services.transport.pinned_authority import Authority
 
 log = logging.getLogger("tacit.member")
 _STRANGE = re.compile(r"[^A-Za-z0-9.-]+")
@@ -61,3 +59,87 @@ def known_state(folder: Path | None) -> MemberState:
         have = "no membership" if not known else f"{len(known)} memberships"
         raise ConfigError(f"--state: missing; {have} in {data_home() / 'members'}")
     return MemberState(known[0])
+
+
+def join(folder: Path, asked: Joining, say: Callable[[str], None]) -> None:
+    """Join, or go on as a member, and work until SIGTERM or SIGINT. say: prints a line at once.
+
+    Raises TacitError.
+    """
+    state = MemberState(folder)
+    proxies = Proxies.of_environment(os.environ)
+    with state.locked():
+        membership = _membership(state, asked, proxies, say)
+        policy = load_policy(None if membership.policy is None else Path(membership.policy))
+        _check_policy(policy, membership, asked)
+        logs.to_stderr("info")
+        stop = stopping()
+        with (
+            HostClient(membership.url, state.tls, proxies) as host,
+            data_ledger(membership) as ledger,
+        ):
+            judge = Judge(host, state, membership, policy, ledger, asked.ask, say)
+            make = partial(worker_process, state, membership, ledger, proxies)
+            MemberLoop(host, state, judge.look, make, may_work=judge.may_work).run(stop)
+
+
+def _membership(
+    state: MemberState, asked: Joining, proxies: Proxies, say: Callable[[str], None]
+) -> Membership:
+    """Return the membership of `state`, begun where there is none, with what was asked now."""
+    known = state.membership()
+    if known is None:
+        known = _begun(state, asked, proxies)
+        say(
+            f"{known.name} has joined {known.url} as {known.member}; its state is in {state.folder}"
+        )
+    elif known.url != asked.url.rstrip("/"):
+        raise ConfigError(f"--state {state.folder}: is a membership at {known.url}")
+    else:
+        say(f"{known.name} ({known.member}) goes on at {known.url}")
+    data = known.data if asked.data is None else _place(asked.data)
+    newest = replace(
+        known,
+        data=data,
+        dataset=asked.dataset or (known.dataset if asked.data is None else data),
+        rows=asked.rows or known.rows,
+        policy=known.policy if asked.policy is None else str(asked.policy.absolute()),
+    )
+    if newest != known:
+        state.keep(newest)
+    return newest
+
+
+def _begun(state: MemberState, asked: Joining, proxies: Proxies) -> Membership:
+    if asked.data is None:
+        raise ConfigError("--data: missing; the rows of this member: a file, a folder, module:name")
+    data = _place(asked.data)
+    if asked.token is None or asked.ca is None:
+        raise ConfigError("--token and --ca: missing; `tacit serve` prints the whole line")
+    if asked.policy is not None:
+        load_policy(asked.policy)  # a mistake in it is better said before the host knows us
+    authority = pinned_authority.fetched(asked.url, asked.ca, proxies)
+    url = asked.url.rstrip("/")
+    identity, name = joined(state, url, asked.token, authority, asked.name, proxies)
+    policy = None if asked.policy is None else str(asked.policy.absolute())
+    membership = Membership(url, identity, name, data, asked.dataset or data, asked.rows, policy)
+    state.keep(membership)
+    return membership
+
+
+def _place(data: str) -> str:
+    """Return `--data` as it is kept: a path is absolute. Raises ConfigError for what is not there.
+
+    An owner's own reader, module:name, stays as it is.
+    """
+    path = Path(data)
+    if path.exists():
+        return str(path.resolve())
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", data):
+        return data
+    raise ConfigError(f"--data {data}: no such file or folder")
+
+
+def _check_policy(policy: Policy, membership: Membership, asked: Joining) -> None:
+    if asked.yes and (membership.policy is None or policy.accept != "within"):
+        raise ConfigError('--yes: needs --policy FILE with accept = "within"')

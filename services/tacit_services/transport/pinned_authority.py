@@ -17,7 +17,8 @@ import httpx
 from cryptography import x509
 
 from tacit.errors import ConfigError, ServiceError, other_format
-from tacit_services.transport.proxy import DIRECT, Proxies, refusal
+from tacit_services.transport.proxy import DIRECT, Proxies
+from tacit_services.transport.rest_client import unreachable
 
 PATH = "/v1/authority"
 FORMAT = 1
@@ -76,7 +77,7 @@ def fetched(url: str, pin: str, proxies: Proxies = DIRECT) -> Authority:
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigError(f"{url!r}: {error}") from error
     except httpx.TransportError as error:
-        raise ServiceError(f"{url}: {refusal(proxy, error)}") from error
+        raise unreachable(url, error, proxies) from error
     if not answer.is_success or len(answer.content) > _MOST:
         raise ServiceError(f"{url}: {answer.status_code}, not a federation's answer")
     seen = PREFIX + hashlib.sha256(answer.content).hexdigest()
