@@ -1,0 +1,211 @@
+"""A federation of real processes on this machine: a host, members with folders of their own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.helpers.processes import environment
+from tests.helpers.servers import HOST, PATIENCE, free_port, wait_for
+
+RUN = """
+[run]
+updates = {updates}
+
+[data]
+kind = "table"
+target = "y"
+rows = 400
+
+[data.columns]
+a = {{ low = -4, high = 4 }}
+b = {{ low = -4, high = 4 }}
+y = {{ values = ["no", "yes"] }}
+
+[model]
+name = "logistic"
+
+[algorithm]
+name = "mapa"
+
+[privacy]
+epsilon = {epsilon}
+delta = 1e-5
+
+[edges]
+count = {count}
+wait = 600
+"""
+
+
+def write_rows(path: Path, seed: int, rows: int = 400) -> Path:
+    """Write a table of two numbers and a class that they tell."""
+    draw = random.Random(seed)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["a", "b", "y"])
+        for _ in range(rows):
+            a, b = draw.gauss(0, 1), draw.gauss(0, 1)
+            writer.writerow([f"{a:.4f}", f"{b:.4f}", "yes" if a + b > 0 else "no"])
+    return path
+
+
+def run_file(folder: Path, **values: Any) -> Path:
+    """Write a run file of two columns, with other `values`."""
+    path = folder / "run.toml"
+    path.write_text(RUN.format(**({"updates": 40, "epsilon": 2.0, "count": 2} | values)))
+    return path
+
+
+@dataclass
+class Machine:
+    """A machine of somebody: a folder, a data folder of its own, processes."""
+
+    folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def tacit(self, *arguments: str | Path, patience: float = PATIENCE) -> str:
+        """Run a command to its end; returns what it printed. Fails where it does."""
+        done = self.tried(*arguments, patience=patience)
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return done.stdout
+
+    def tried(
+        self, *arguments: str | Path, patience: float = PATIENCE
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, well or not."""
+        return subprocess.run(
+            _command(*arguments), env=self._environment(), cwd=self.folder, capture_output=True,
+            text=True, timeout=patience, check=False, stdin=subprocess.DEVNULL,
+        )  # fmt: skip
+
+    def start(self, log: str, *arguments: str | Path) -> subprocess.Popen[bytes]:
+        """Start a command that stays; its output goes to a file of the folder."""
+        with (self.folder / log).open("ab") as out:
+            process = subprocess.Popen(
+                _command(*arguments), env=self._environment(), cwd=self.folder, stdout=out,
+                stderr=out, stdin=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+        self.processes.append(process)
+        return process
+
+    def stop(self) -> None:
+        """End what stays."""
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def text(self, log: str) -> str:
+        """Return what a command that stays has printed."""
+        path = self.folder / log
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def _environment(self) -> dict[str, str]:
+        return environment(XDG_DATA_HOME=str(self.folder / "home"), HOME=str(self.folder))
+
+
+class Host(Machine):
+    """The machine that serves."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        super().__init__(folder)
+        self.port = free_port()
+        self.place = folder / "clinic"
+        self.serving: subprocess.Popen[bytes] | None = None
+
+    def serve(self, *more: str) -> None:
+        """Serve, and wait until members can join."""
+        before = self.text("serve.log").count("tacit join")
+        address = f"{HOST}:{self.port}"
+        self.serving = self.start("serve.log", "serve", self.place, "--listen", address, *more)
+        self.wait(lambda: self.text("serve.log").count("tacit join") > before)
+
+    def kill(self) -> None:
+        """Kill it with -9."""
+        assert self.serving is not None
+        self.serving.kill()
+        self.serving.wait()
+
+    def join_words(self) -> list[str]:
+        """Return the newest line that was printed to give away, without the program."""
+        lines = [line for line in self.text("serve.log").splitlines() if "tacit join" in line]
+        return shlex.split(lines[-1])[1:]
+
+    def runs(self) -> dict[str, dict[str, Any]]:
+        """Return how each run stands, by name."""
+        listed = json.loads(self.tacit("runs", "--federation", self.place, "--json"))
+        return {run["name"]: run for run in listed}
+
+    def wait_run(self, name: str, met: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait until a run is so; returns how it stands."""
+        self.wait(lambda: met(self.runs()[name]))
+        return self.runs()[name]
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` is true, while the host serves."""
+
+        def is_met() -> bool:
+            assert self.serving is not None
+            assert self.serving.poll() is None, self.text("serve.log")
+            return condition()
+
+        wait_for(is_met)
+
+
+class Member(Machine):
+    """The machine of an owner of rows."""
+
+    def __init__(self, folder: Path, seed: int, name: str) -> None:
+        folder.mkdir()
+        super().__init__(folder)
+        self.name = name
+        self.rows = write_rows(folder / "rows.csv", seed)
+        self.state = folder / "state"
+        self.joined: subprocess.Popen[bytes] | None = None
+
+    def join(self, host: Host, policy: str | None = 'accept = "within"') -> None:
+        """Join with a policy; None: its owner answers by hand."""
+        words = [*host.join_words(), "--data", str(self.rows), "--as", self.name]
+        words += ["--state", str(self.state)]
+        if policy is not None:
+            (self.folder / "policy.toml").write_text(policy)
+            words += ["--policy", str(self.folder / "policy.toml"), "--yes"]
+        self.joined = self.start("join.log", *words)
+
+    def kill(self) -> None:
+        """Kill it with -9."""
+        assert self.joined is not None
+        self.joined.kill()
+        self.joined.wait()
+
+
+@contextmanager
+def federation(folder: Path, members: int) -> Iterator[tuple[Host, list[Member]]]:
+    """Yield a host that serves, and machines of members that have not joined."""
+    host = Host(folder / "host")
+    machines = [Member(folder / f"site{n}", n, f"Site {n}") for n in range(members)]
+    try:
+        host.serve()
+        yield host, machines
+    finally:
+        for machine in [*machines, host]:
+            machine.stop()
+
+
+def _command(*arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", "tacit_services.cli.main", *map(str, arguments)]
