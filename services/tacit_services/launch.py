@@ -65,12 +65,17 @@ SERVICES: dict[str, Callable[[], None]] = {
 
 
 def main(name: str) -> None:
-    """Run the service `name`, and exit as its command would.
+    """Run the service `name`, and exit as its command would, as `run` says."""
+    run(SERVICES[name])
+
+
+def run(service: Callable[[], None]) -> None:
+    """Run a service to its end.
 
     A TacitError becomes one line on standard error and its exit code; an interrupt exits with 130.
     """
     try:
-        SERVICES[name]()
+        service()
     except TacitError as error:
         sys.exit(complain(str(error), error.exit_code))
     except KeyboardInterrupt:

@@ -63,9 +63,9 @@ class Loaded:
     test: Dataset | None
 
     @classmethod
-    def of(cls, settings: AggregatorSettings) -> Self:
-        """Load what `settings` name. Raises TacitError."""
-        run = settings.load_run()
+    def of(cls, settings: AggregatorSettings, run: RunFile | None = None) -> Self:
+        """Load what `settings` name, or a federation's `run`. Raises TacitError."""
+        run = run or settings.load_run()
         definition = run.define()
         return cls(run, definition, definition.build_model(), definition.source.test(settings.data))
 
