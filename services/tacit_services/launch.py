@@ -28,11 +28,15 @@ INTERRUPTED = 130  # the exit code of a command that was interrupted
 def aggregator() -> None:
     """Run the aggregator of one run until the run ends. Raises TacitError."""
     from tacit_services.aggregator.main import main
+    from tacit_services.offers.submission import submitted_run
     from tacit_services.settings import AggregatorSettings, read_settings
 
     settings = read_settings(AggregatorSettings)
     logs.to_stderr(settings.log, settings.log_format)
-    main(settings)
+    if settings.offer is None:
+        main(settings)
+    else:
+        main(settings, submitted_run(settings.offer))
 
 
 def edge() -> None:
@@ -65,12 +69,17 @@ SERVICES: dict[str, Callable[[], None]] = {
 
 
 def main(name: str) -> None:
-    """Run the service `name`, and exit as its command would.
+    """Run the service `name`, and exit as its command would, as `run` says."""
+    run(SERVICES[name])
+
+
+def run(service: Callable[[], None]) -> None:
+    """Run a service to its end.
 
     A TacitError becomes one line on standard error and its exit code; an interrupt exits with 130.
     """
     try:
-        SERVICES[name]()
+        service()
     except TacitError as error:
         sys.exit(complain(str(error), error.exit_code))
     except KeyboardInterrupt:

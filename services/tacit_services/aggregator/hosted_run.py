@@ -46,7 +46,6 @@ from tacit_services.disk.set_aside import moved_aside
 from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import Store, open_store
 from tacit_services.journal.store_with_file import StoreWithJournalFile
-from tacit_services.offers.submission import submitted_run
 from tacit_services.settings import ANOTHER_RUN, AggregatorSettings
 from tacit_services.transport.tls import Tls
 
@@ -64,12 +63,9 @@ class Loaded:
     test: Dataset | None
 
     @classmethod
-    def of(cls, settings: AggregatorSettings) -> Self:
-        """Load what `settings` name. Raises TacitError."""
-        if settings.offer is None:
-            run = settings.load_run()
-        else:
-            run = submitted_run(settings.offer)
+    def of(cls, settings: AggregatorSettings, run: RunFile | None = None) -> Self:
+        """Load what `settings` name, or a federation's `run`. Raises TacitError."""
+        run = run or settings.load_run()
         definition = run.define()
         return cls(run, definition, definition.build_model(), definition.source.test(settings.data))
 

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 
 import torch
 
+from tacit.config import RunFile
 from tacit_services.aggregator.hosted_run import HostedRun, Loaded
 from tacit_services.settings import AggregatorSettings
 from tacit_services.signals import stopping
@@ -17,10 +18,10 @@ from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 
 
-def main(settings: AggregatorSettings) -> None:
+def main(settings: AggregatorSettings, run: RunFile | None = None) -> None:
     """Serve one run to its end, write its results, and, with `linger`, go on answering REST.
 
-    Raises TacitError.
+    run: of a federation; None: the run file that `settings` name. Raises TacitError.
     """
     stop = stopping()
     torch.set_num_threads(settings.threads)
@@ -28,7 +29,7 @@ def main(settings: AggregatorSettings) -> None:
     # have it back.
     sys.setswitchinterval(1e-4)
     tls = settings.tls()  # a wrong setting is better reported before the data is loaded
-    loaded = Loaded.of(settings)
+    loaded = Loaded.of(settings, run)
     listener = bind(settings.http)
     hosted = HostedRun(settings, loaded, tls)
     with _served(hosted.app, listener), closing(hosted):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.config import RunFile
 from tacit_services.settings import EdgeSettings
 from tacit_services.worker import release_delay, row_owner
 from tacit_services.worker.contract import LoopSettings
@@ -13,9 +14,12 @@ from tacit_services.worker.resources import WorkerResources
 from tacit_services.worker.tasks import task_loop
 
 
-def main(settings: EdgeSettings) -> None:
-    """Run one edge to its end. Raises TacitError."""
-    row_owner.work(settings, "edge", edge_loop)
+def main(settings: EdgeSettings, run: RunFile | None = None) -> None:
+    """Run one edge to its end. Raises TacitError.
+
+    run: of a federation, with the member's own rows; None: the run file that `settings` name.
+    """
+    row_owner.work(settings, "edge", edge_loop, run)
 
 
 def edge_loop(

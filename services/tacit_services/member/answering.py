@@ -10,7 +10,7 @@ from typing import Any
 from tacit.errors import ConfigError, WireError
 from tacit_services.member.look_record import LookRecord, record_in
 from tacit_services.member.member_state import MemberState
-from tacit_services.offers.consent import Consent, Standing
+from tacit_services.member.consent import Consent, Standing
 from tacit_services.offers.offer import Offer
 from tacit_services.offers.submission import OFFER
 

@@ -16,7 +16,7 @@ from tacit.errors import ServiceError, TacitError
 from tacit_services.member.host_client import HostClient, Offered
 from tacit_services.member.look_record import LookRecord, record_in
 from tacit_services.member.member_state import MemberState
-from tacit_services.offers.consent import Consent
+from tacit_services.member.consent import Consent
 
 log = logging.getLogger("tacit.member")
 PERIOD = 1.0  # seconds between two looks at the host's list

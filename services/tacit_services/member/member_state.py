@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tacit.errors import ConfigError, other_format
 from tacit_services.disk import files
-from tacit_services.offers.consent import Consents
+from tacit_services.member.consent import Consents
 from tacit_services.transport.tls import Tls
 
 FORMAT = 1

@@ -27,7 +27,7 @@ from tacit.config.fingerprint import canonical
 from tacit.config.site import check_file_name
 from tacit.errors import ConfigError, WireError
 
-FORMAT = 1
+OFFER = "offer.json"  # in a folder with the offer's files
 MOST_BYTES = 1 << 22  # of an offer
 MOST_DEPTH = 24  # of its JSON
 MOST_FILES = 64
@@ -89,6 +89,8 @@ class Offer(BaseModel):
     def _plain_names(cls, files: dict[str, str]) -> dict[str, str]:
         for name in files:
             check_file_name(name)
+            if name == OFFER:
+                raise ValueError(f"{OFFER} is the name of the offer itself")
         return files
 
     @model_validator(mode="after")

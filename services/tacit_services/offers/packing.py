@@ -25,8 +25,9 @@ from tacit.config.site import check_file_name
 from tacit.datasets.own.file_reading import digest, located
 from tacit.errors import ConfigError, WireError
 from tacit.user_code import entry_digest, entry_files
+from tacit_services.disk.files import PUBLIC, write
 from tacit_services.offers.freezing import frozen_tree
-from tacit_services.offers.offer import Offer, complaint
+from tacit_services.offers.offer import OFFER, Offer, complaint
 from tacit_services.offers.reading import check_offered, code_at_sites, definition_at_host, files_of
 from tacit_services.offers.researcher_key import ResearcherKey
 
@@ -46,7 +47,7 @@ class PackedOffer:
 
 
 def pack(run_file: Path, run: str, key: ResearcherKey, into: Path) -> PackedOffer:
-    """Return the offer of `run_file` under the name `run`, signed, with its files in `into`.
+    """Return the offer of `run_file` under the name `run`, signed, in `into`/offer.json.
 
     into: an empty folder; made if it is not there. A module that the run file names is executed
     once, here, and becomes a graph. What was packed is read back as the host reads it. Raises
@@ -64,6 +65,7 @@ def pack(run_file: Path, run: str, key: ResearcherKey, into: Path) -> PackedOffe
     offer = _offer(tree, run, key, into)
     test = stated.data.test if isinstance(stated.data, OwnData) else None
     definition_at_host(offer, into, test).define().build_model()
+    write(into / OFFER, offer.content(), PUBLIC)
     return PackedOffer(offer, into, at_host, test)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tacit import config
+from tacit import config, regular_file
 from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.own_steps import OwnStepsTask
 from tacit.config import RunFile
@@ -25,7 +25,7 @@ from tacit.config.site import Site
 from tacit.datasets.own.file_reading import digest
 from tacit.errors import ConfigError, DataError
 from tacit.user_code import entry_digest
-from tacit_services.offers.offer import Offer
+from tacit_services.offers.offer import MOST_BYTES, OFFER, Offer
 
 
 class OtherFile(DataError):  # noqa: N818 (a verdict on a file)
@@ -42,6 +42,14 @@ class CodeNeeded(ConfigError):  # noqa: N818 (a verdict on an offer)
         super().__init__(f"{entry}: {why}; the offer states SHA-256 {sha256}")
         self.entry = entry
         self.sha256 = sha256
+
+
+def read_offer(folder: Path) -> Offer:
+    """Return the offer in `folder`/offer.json. Raises ConfigError, WireError."""
+    try:
+        return Offer.parse(regular_file.content(folder / OFFER, MOST_BYTES))
+    except OSError as error:
+        raise ConfigError(f"offer {folder}: {error.strerror or error}") from error
 
 
 def definition_at_member(offer: Offer, folder: Path, site: Site) -> RunFile:

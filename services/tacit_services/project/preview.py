@@ -117,6 +117,20 @@ def check(
     return CheckReport(facts, notes, refused)
 
 
+def notes_of_site(
+    definition: Definition[Any], model: Model, root: Path | None, slow: SlowSteps, number: int
+) -> list[str]:
+    """Read every row of edge `number` as its run will, and return what their owner should know.
+
+    Raises ConfigError, DataError for what would stop the run there.
+    """
+    rows = _rows_of_edges(definition, model, root, slow, number)
+    with slow.step("looking at the columns"):
+        notes = definition.source.remarks(number, quoting=True)
+    notes += row_trial.remarks([edge.trial for edge in rows if edge.trial is not None])
+    return [*notes, *_far_from_rows(definition, [edge.count for edge in rows], "--rows")]
+
+
 @dataclass(frozen=True, slots=True)
 class _EdgeRows:
     """An edge's rows: how many, or units of them, the classes that they have, and their trial."""
@@ -193,20 +207,23 @@ def _classes_in(y: torch.Tensor, target: Target) -> list[int]:
     return [place for place, count in enumerate(counts) if count]
 
 
-def _far_from_rows(definition: Definition[Any], counts: list[int]) -> Iterator[str]:
+def _far_from_rows(
+    definition: Definition[Any], counts: list[int], key: str = "data.rows"
+) -> Iterator[str]:
     """Warn where edges have far fewer rows, or units, than the run file takes them to have.
 
     The batches are then as much smaller, and noise weighs as much more. For the owner's screen.
+    key: where another number can be stated.
     """
-    taken = definition.plans.rows
+    taken = definition.plans.own_rows or definition.plans.rows
     most = max(counts)
     if definition.algorithm.worker == "party" or most * _FAR >= taken:
         return
     number = round(most, 1 - len(str(most)))
     yield (
-        f"data.rows = {taken:,} is {taken / max(1, most):.0f} times what an edge has here: "
+        f"{key} = {taken:,} is {taken / max(1, most):.0f} times what an edge has here: "
         "batches are as much smaller, and noise weighs as much more, so the model may learn "
-        f"little; write a round number near it, as data.rows = {max(1, number)}, which becomes "
+        f"little; write a round number near it, as {key} = {max(1, number)}, which becomes "
         "public"
     )
 

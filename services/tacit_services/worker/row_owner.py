@@ -14,6 +14,7 @@ import torch
 
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.config import RunFile
 from tacit.config.algorithm_contract import WorkerKind
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError
@@ -74,12 +75,17 @@ class RowOwner:
         return plan
 
 
-def work(settings: EdgeSettings, worker: WorkerKind, loops: Loops) -> None:
-    """Run one `worker`, whose loop is of `loops`, to its end. Raises TacitError."""
+def work(
+    settings: EdgeSettings, worker: WorkerKind, loops: Loops, run: RunFile | None = None
+) -> None:
+    """Run one `worker`, whose loop is of `loops`, to its end. Raises TacitError.
+
+    run: of a federation, with the member's own rows; None: the run file that `settings` name.
+    """
     stop = stopping()
     torch.set_num_threads(settings.threads)
     flush_pool()
-    definition = settings.load_run().define()
+    definition = (run or settings.load_run()).define()
     if definition.algorithm.worker != worker:
         raise ConfigError(
             f"algorithm.name={definition.algorithm.name}: its workers are started by "

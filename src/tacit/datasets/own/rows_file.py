@@ -106,8 +106,8 @@ def _count(path: Path, rows: EdgeRows, most: int | None) -> None:
         else:
             word = "units"
         raise DataError(
-            f"{path.name}: more {word} than data.rows_max={most}; set it higher: it is public, and "
-            f"sets no ε"
+            f"{path.name}: more {word} than data.rows_max={most}; set it higher (in a federation: "
+            f"join --rows): it is public, and sets no ε"
         )
 
 

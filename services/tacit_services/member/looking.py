@@ -1,0 +1,131 @@
+"""What a member finds out about an offer before its policy, and its owner, judge it.
+
+    looked = look(offer, folder, site, standing)     # reads no row: headers only
+    looked = with_rows(looked, home, slow)           # reads them as the run will
+
+Nothing that is found is sent. What depends on rows is a `Trouble` of kind unavailable, whose words
+are for the owner alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tacit.config import RunFile
+from tacit.config.definition import Definition
+from tacit.config.own_arrays import ArraysData
+from tacit.config.own_table import TableData
+from tacit.config.site import Site
+from tacit.datasets.own.table_file import names_in
+from tacit.errors import OwnersError, TacitError
+from tacit.models import Model
+from tacit_services.display.progress import SlowSteps
+from tacit_services.identity import own_ledgers
+from tacit_services.member.consent import Standing
+from tacit_services.offers.offer import Offer
+from tacit_services.offers.reading import CodeNeeded, definition_at_member
+from tacit_services.member.spending import Spending, spending
+from tacit_services.member.verdict import Kind
+from tacit_services.project import preview
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Columns of the owner's file: those that the offer reads, others, and those that are lacking.
+
+    others: None where nobody can say what else there is, as of pictures.
+    """
+
+    read: tuple[str, ...]
+    others: tuple[str, ...] | None = None
+    lacking: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why a member cannot take part. words: for the owner alone."""
+
+    kind: Kind
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """An offer and what a member knows of it.
+
+    run, definition, model, columns: None where trouble came first. spending: what it may cost the
+    data; None: not looked at yet. notes: what the owner should know of the rows.
+    """
+
+    offer: Offer
+    site: Site
+    standing: Standing
+    run: RunFile | None = None
+    definition: Definition[Any] | None = None
+    model: Model | None = None
+    columns: Columns | None = None
+    spending: Spending | None = None
+    notes: tuple[str, ...] = ()
+    trouble: Trouble | None = None
+
+
+def look(offer: Offer, folder: Path, site: Site, standing: Standing) -> Looked:
+    """Return what an offer is, with its files in `folder`, and which columns it reads.
+
+    Executes nothing and reads no row. Whatever is wrong becomes the result's `trouble`.
+    """
+    looked = Looked(offer, site, standing)
+    try:
+        run = definition_at_member(offer, folder, site)
+        definition = run.define()
+        looked = replace(looked, run=run, definition=definition, model=definition.build_model())
+        columns = _columns(run, site)
+    except CodeNeeded as error:
+        return replace(looked, trouble=Trouble(Kind.CODE, str(error)))
+    except TacitError as error:
+        return replace(looked, trouble=Trouble(Kind.UNAVAILABLE, str(error)))
+    if columns.lacking:
+        words = f"{site.data.name}: has no column {', '.join(map(repr, columns.lacking[:5]))}"
+        return replace(looked, columns=columns, trouble=Trouble(Kind.COLUMNS, words))
+    return replace(looked, columns=columns)
+
+
+def with_rows(looked: Looked, home: Path, slow: SlowSteps) -> Looked:
+    """Return `looked` with every row read as the run will read it, and what it may cost the data.
+
+    home: the user's folder, where ledgers are. Charges nothing. Trouble with the rows is of kind
+    unavailable.
+    """
+    definition = looked.definition
+    if definition is None or looked.model is None or looked.trouble is not None:
+        return looked
+    number = looked.site.number
+    root = looked.site.data
+    try:
+        notes = preview.notes_of_site(definition, looked.model, root, slow, number)
+        with slow.step("adding up what the ledger has spent"):
+            owned = definition.source.owned(number)
+            data = None if owned is None else own_ledgers.standing(owned, number, home)
+    except OwnersError as error:
+        return replace(looked, trouble=Trouble(Kind.UNAVAILABLE, error.for_owner))
+    except TacitError as error:
+        return replace(looked, trouble=Trouble(Kind.UNAVAILABLE, str(error)))
+    history = () if data is None else data.history
+    return replace(looked, notes=tuple(notes), spending=spending(definition, number, history))
+
+
+def _columns(run: RunFile, site: Site) -> Columns:
+    """Return which columns of the member's file are read. Raises DataError."""
+    data = run.data
+    if isinstance(data, TableData):
+        needed = list(data.columns)
+        if data.unit is not None and data.unit not in needed:
+            needed.append(data.unit)
+        names = names_in(site.data, data.form, needed)
+        others = tuple(name for name in names if name not in needed)
+        return Columns(tuple(needed), others, tuple(name for name in needed if name not in names))
+    if isinstance(data, ArraysData):
+        return Columns(tuple(name for name in (data.x, data.y, data.unit) if name is not None))
+    return Columns(())
