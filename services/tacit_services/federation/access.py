@@ -40,9 +40,8 @@ class Access:
         """Return a client of the host, which connects at its first request."""
         from tacit_client import Federation
 
-        proxy = self.proxies.before(self.url)
         trusted = self.authority.context()
-        return Federation(self.url, self.token, trusted, proxy and proxy.url)
+        return Federation(self.url, self.token, trusted, self.proxies.url_before(self.url))
 
 
 def of_folder(folder: Path) -> Access:

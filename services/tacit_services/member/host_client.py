@@ -38,13 +38,12 @@ class HostClient:
         """proxies: which the host may be behind. Raises ConfigError for files of `tls` that cannot be used."""
         self._url = url
         self._proxies = proxies
-        proxy = proxies.before(url)
         self._http = httpx.Client(
             base_url=url,
             verify=tls.context(),
             timeout=_SECONDS,
             trust_env=False,
-            proxy=proxy and proxy.url,
+            proxy=proxies.url_before(url),
         )
 
     def __enter__(self) -> Self:

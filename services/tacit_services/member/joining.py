@@ -48,10 +48,12 @@ def joined(
         "machine": platform.node() or "member",
         "version": own_version(),
     }
-    proxy = proxies.before(url)
     try:
         with httpx.Client(
-            verify=authority.context(), trust_env=False, proxy=proxy and proxy.url, timeout=_SECONDS
+            verify=authority.context(),
+            trust_env=False,
+            proxy=proxies.url_before(url),
+            timeout=_SECONDS,
         ) as client:
             answer = client.post(
                 f"{url.rstrip('/')}/v1/enroll",

@@ -69,9 +69,8 @@ def fetched(url: str, pin: str, proxies: Proxies = DIRECT) -> Authority:
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
     try:
-        proxy = proxies.before(url)
         with httpx.Client(
-            verify=unverified, trust_env=False, proxy=proxy and proxy.url, timeout=_SECONDS
+            verify=unverified, trust_env=False, proxy=proxies.url_before(url), timeout=_SECONDS
         ) as client:
             answer = client.get(url.rstrip("/") + PATH)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:

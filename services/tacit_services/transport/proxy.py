@@ -118,6 +118,11 @@ class Proxies:
 
 DIRECT = Proxies()
 
+    def url_before(self, url: str) -> str | None:
+        """Return the URL of the proxy before `url`, as `httpx.Client(proxy=…)` takes it."""
+        proxy = self.before(url)
+        return None if proxy is None else proxy.url
+
 
 def _parsed(proxy: str) -> HttpProxy:
     shown = f"proxy {proxy.rpartition('@')[2]!r}"  # without a password

@@ -259,7 +259,7 @@ def _post(
     proxy = proxies.before(url)
     try:
         with httpx.Client(
-            verify=believed, trust_env=False, timeout=10.0, proxy=proxy and proxy.url
+            verify=believed, trust_env=False, timeout=10.0, proxy=proxies.url_before(url)
         ) as client:
             answer = client.post(
                 f"{url.rstrip('/')}/v1/enroll",
