@@ -115,13 +115,13 @@ class Proxies:
             return None
         return self.between(host, port)
 
-
-DIRECT = Proxies()
-
     def url_before(self, url: str) -> str | None:
         """Return the URL of the proxy before `url`, as `httpx.Client(proxy=…)` takes it."""
         proxy = self.before(url)
         return None if proxy is None else proxy.url
+
+
+DIRECT = Proxies()
 
 
 def _parsed(proxy: str) -> HttpProxy:
