@@ -3,10 +3,12 @@
 Runs at one data are submitted after earlier results were seen, so their q and z are adaptive. Then
 `accounting.certified_pushes` bounds nothing. The filter does (docs/privacy.md, "A lifetime").
 
->>> lifetime = Lifetime.begun(epsilon=4.0, delta=1e-5)
->>> push = Spend(0.05, 2.0, 1)
->>> lifetime.order, lifetime.left((), push), lifetime.left((Spend(0.1, 4.0, 1000),), push)
-(6, 979, 104)
+Example:
+
+    >>> lifetime = Lifetime.begun(epsilon=4.0, delta=1e-5)
+    >>> push = Spend(0.05, 2.0, 1)
+    >>> lifetime.order, lifetime.left((), push), lifetime.left((Spend(0.1, 4.0, 1000),), push)
+    (6, 979, 104)
 """
 
 from __future__ import annotations
@@ -16,6 +18,8 @@ from dataclasses import dataclass
 from tacit.errors import BudgetSpent
 from tacit.privacy.accounting.filters import RenyiFilter, steadiest_order
 from tacit.privacy.accounting.history import History, Spend
+
+UNSTATED = 4.0  # the order of data whose owner states no bound is the one that suits this epsilon
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,11 +44,14 @@ from tacit.privacy.ledger.file import (
     DAMAGE,
     check_format,
     create,
+    create_shared,
     drop_row,
+    fixed_order,
     gather_into_one_file,
     keep_journal,
     read_all_chains,
     read_chain,
+    read_orders,
     reason,
     write_row,
 )
@@ -214,6 +217,18 @@ class Ledger:
         """
         return None
 
+    def lifetime_order(self, order: int) -> int:
+        """Return the Rényi order at which this data's lifetime is bounded, for good.
+
+        It is fixed, durably, at `order` if it was not before. Raises PrivacyError.
+        """
+        try:
+            with self.transaction() as db:
+                create_shared(db)
+                return fixed_order(db, self._dataset, order)
+        except sqlite3.Error as error:
+            raise PrivacyError(f"ledger {self._path}: {error}") from error
+
     def charged(self) -> Charged:
         """Return the count and the head of this ledger, without what is `ahead`."""
         if self._begun.count:
@@ -366,6 +381,22 @@ def read_chains(path: Path) -> list[Chain]:
 
     Raises DataError when there is no such file, PrivacyError when it cannot be read as a ledger.
     """
+    with _read(path) as db:
+        return read_all_chains(db)
+
+
+def read_lifetime_orders(path: Path) -> dict[str, int]:
+    """Return the order of every dataset in the ledger file at `path` whose lifetime has one.
+
+    Raises as `read_chains`.
+    """
+    with _read(path) as db:
+        return read_orders(db)
+
+
+@contextmanager
+def _read(path: Path) -> Iterator[sqlite3.Connection]:
+    """Let the block read one state of the file. Raises as `read_chains`."""
     if not path.is_file():
         raise DataError(f"ledger {path}: there is no such file")
     try:
@@ -376,7 +407,7 @@ def read_chains(path: Path) -> list[Chain]:
             # In one transaction, so that all is read at one moment although an edge goes on
             # charging.
             db.execute("BEGIN")
-            return read_all_chains(db)
+            yield db
     except (*DAMAGE, OSError) as error:
         raise PrivacyError(f"ledger {path}: {reason(error)}") from error
 

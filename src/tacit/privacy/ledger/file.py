@@ -217,3 +217,11 @@ def fixed_order(db: sqlite3.Connection, dataset: str, order: int) -> int:
     query = "SELECT renyi_order FROM lifetime WHERE dataset = ?"
     (fixed,) = db.execute(query, (dataset,)).fetchone()
     return int(fixed)
+
+
+def read_orders(db: sqlite3.Connection) -> dict[str, int]:
+    """Return the order of every dataset whose lifetime has one."""
+    tables = db.execute("SELECT name FROM sqlite_master WHERE name = 'lifetime'").fetchall()
+    if not tables:
+        return {}
+    return {name: int(order) for name, order in db.execute("SELECT * FROM lifetime")}

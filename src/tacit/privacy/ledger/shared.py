@@ -3,24 +3,26 @@
 Idea. Every charge is one transaction under SQLite's write lock. It reads where the chain ends. If
 others have charged since this process looked, it reads their rows, recomputes their heads from
 where it knew the chain, and counts them. Then it asks the data's lifetime, and appends its own row.
-So what one process spends is in what the next one asks, whoever commits first.
+So what one process spends is in what the next one asks, in every order of commits.
 
-What a reader finds. `charge` and `history` as of `Ledger`; `run_history`, what this run has spent,
-by all its processes; `lifetime_left`, what the data's lifetime still pays for.
+What a reader finds. `charge` and `history` are those of `Ledger`. `run_history` is what this run
+has spent, by all its processes. `lifetime_left` is what the data's lifetime still pays for.
 
-Nothing is charged ahead. What is ahead is taken back at an orderly end, and only the last rows of a
-chain can be: once another process has charged, its heads are computed from the rows before.
+Nothing is charged ahead. What is ahead is taken back at an orderly end. That works for the last row
+of a chain only: once another process has charged, its heads are computed from the rows before.
 
->>> import tempfile
->>> with tempfile.TemporaryDirectory() as folder:
-...     ours = SharedLedger(Path(folder) / "ledger.db", "digits", run="first")
-...     theirs = SharedLedger(Path(folder) / "ledger.db", "digits", run="second")
-...     ours.charge(0.05, 1.2, "gaussian", secret=True)
-...     theirs.charge(0.05, 2.0, "gaussian", secret=True)
-...     [spend.noise_multiplier for spend in theirs.history()], theirs.charged().count
-...     [spend.noise_multiplier for spend in theirs.run_history()], ours.charged().count
-([1.2, 2.0], 2)
-([2.0], 1)
+Example:
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ours = SharedLedger(Path(folder) / "ledger.db", "digits", run="first")
+    ...     theirs = SharedLedger(Path(folder) / "ledger.db", "digits", run="second")
+    ...     ours.charge(0.05, 1.2, "gaussian", secret=True)
+    ...     theirs.charge(0.05, 2.0, "gaussian", secret=True)
+    ...     [spend.noise_multiplier for spend in theirs.history()], theirs.charged().count
+    ...     [spend.noise_multiplier for spend in theirs.run_history()], ours.charged().count
+    ([1.2, 2.0], 2)
+    ([2.0], 1)
 """
 
 from __future__ import annotations
@@ -132,7 +134,7 @@ class SharedLedger(Ledger):
     def transaction(self, ahead: Charge | None = None) -> Iterator[sqlite3.Connection]:
         """Commit, in one durable step, the messages that the block writes.
 
-        Raises sqlite3.Error, and whatever the block raises. Then nothing was written.
+        Raises sqlite3.Error, and what the block raises. Then nothing was written.
         """
         assert ahead is None, "a shared ledger is not charged ahead"
         with self._commit(None) as db:
