@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +25,10 @@ _TRIES = 50  # ports that are looked at outside the range of outgoing connection
 START_SECONDS = 60.0
 
 
+def _nothing() -> None:
+    """Prepare nothing."""
+
+
 @dataclass(slots=True)
 class Child:
     """A process that is started again when it dies before its work is done.
@@ -32,7 +36,7 @@ class Child:
     `command` is a program with its arguments; `tacit` is not looked up but forked. `environment` is
     added to our own. A `lasting` one is a server, which never has its work done: it is started
     again even if it ended well. `inherits` are descriptors that a program (not a `tacit`) gets as
-    they are: a lock that lasts until it has ended, too.
+    they are: a lock that lasts until it has ended, too. `before` is called before every start.
     """
 
     name: str
@@ -43,9 +47,11 @@ class Child:
     restarts: int = field(default=0)
     lasting: bool = False
     inherits: tuple[int, ...] = ()
+    before: Callable[[], None] = _nothing
 
     def start(self) -> None:
         """Start the process; its output is appended to its log."""
+        self.before()
         environment = os.environ | self.environment
         if self.command[0] == "tacit":
             self.process = ForkedService(self.command[1:], environment, self.log)

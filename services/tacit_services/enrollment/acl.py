@@ -15,7 +15,7 @@ edge as much of the broker's memory as it takes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tacit.protocol import topics
@@ -23,7 +23,7 @@ from tacit.protocol import topics
 AGGREGATOR = "aggregator"
 BROKER = "broker"  # its certificate's name, with which its health check asks it
 # What nobody's rules name is refused; to give a subscription up takes no memory.
-_OTHERWISE = {
+OTHERWISE = {
     "publishClientSend": False,
     "publishClientReceive": False,
     "subscribe": False,
@@ -32,7 +32,7 @@ _OTHERWISE = {
 
 
 @dataclass(frozen=True)
-class _Rights:
+class Rights:
     """The topics that one name may write and read; `parts`: it may also ask for parts of these.
 
     asks: the parts that it may ask for, where they are few.
@@ -59,10 +59,25 @@ def acl(runs: Sequence[str], edges: Sequence[str], *, peers: bool) -> str:
 
     peers: whether they talk to one another.
     """
-    lines = [
-        f"# Run {', '.join(runs)}, {len(edges)} edges. Made by tacit pki: a change here is lost."
-    ]
-    for user in _rights(runs, edges, peers):
+    heading = f"Run {', '.join(runs)}, {len(edges)} edges"
+    return _acl_file(heading, _everybody(runs, edges, peers))
+
+
+def acl_of_federation(runs: Mapping[str, Sequence[str]]) -> str:
+    """Return the text of `acl_file` for a federation: of each run, the members that have consented.
+
+    Each run's aggregator has a name of its own.
+    """
+    everybody = [Rights(BROKER, [topics.health()])]
+    for run, members in runs.items():
+        everybody.append(aggregator_rights([run], aggregator_name(run)))
+        everybody += [edge_rights([run], member) for member in members]
+    return _acl_file(f"A federation of {len(runs)} runs", everybody)
+
+
+def _acl_file(heading: str, everybody: Iterable[Rights]) -> str:
+    lines = [f"# {heading}. Made by tacit pki: a change here is lost."]
+    for user in everybody:
         lines.append(f"\nuser {user.name}")
         lines += [f"topic read {topic}" for topic in user.read]
         lines += [f"topic write {topic}" for topic in user.write]
@@ -74,19 +89,20 @@ def plugin(runs: Sequence[str], edges: Sequence[str], *, peers: bool) -> str:
 
     A client is its certificate's name; none has a password, and nobody may change the rules.
     """
-    everybody = list(_rights(runs, edges, peers))
+    everybody = list(_everybody(runs, edges, peers))
     content = {
-        "defaultACLAccess": _OTHERWISE,
+        "defaultACLAccess": OTHERWISE,
         "clients": [
             {"username": user.name, "roles": [{"rolename": user.name}]} for user in everybody
         ],
         "groups": [],
-        "roles": [{"rolename": user.name, "acls": list(_rules(user))} for user in everybody],
+        "roles": [{"rolename": user.name, "acls": plugin_rules(user)} for user in everybody],
     }
     return json.dumps(content, indent=0) + "\n"
 
 
-def _rules(user: _Rights) -> Iterator[dict[str, object]]:
+def plugin_rules(user: Rights) -> list[dict[str, object]]:
+    """Return the rights as the plugin's list of rules."""
     # Literally: a pattern would also grant what is narrower, with a name as long as one likes.
     if user.parts:
         subscribe = "subscribePattern"
@@ -97,29 +113,45 @@ def _rules(user: _Rights) -> Iterator[dict[str, object]]:
         ("publishClientReceive", user.read),
         (subscribe, [*user.read, *user.asks]),
     )
-    for kind, names in kinds:
-        yield from ({"acltype": kind, "topic": name, "allow": True} for name in names)
+    return [
+        {"acltype": kind, "topic": name, "allow": True} for kind, names in kinds for name in names
+    ]
 
 
-def _rights(runs: Sequence[str], edges: Sequence[str], peers: bool) -> Iterator[_Rights]:
+def aggregator_name(run: str) -> str:
+    """Return the name, in its certificate, of the aggregator of this run of a federation."""
+    return f"{AGGREGATOR}-{run}"
+
+
+def aggregator_rights(runs: Sequence[str], name: str = AGGREGATOR) -> Rights:
+    """Return the rights of the aggregator of `runs`."""
     # The aggregator leaves out who floods: it asks for the others by their names.
     read = [topic for run in runs for topic in _read_topics(run)]
     written = [topic for run in runs for topic in _written_topics(run)]
-    yield _Rights(AGGREGATOR, read, written, parts=True)
-    yield _Rights(BROKER, [topics.health()])
+    return Rights(name, read, written, parts=True)
+
+
+def edge_rights(runs: Sequence[str], edge: str, peers: Sequence[str] = ()) -> Rights:
+    """Return the rights of an edge in `runs`; peers: all edges, where they talk to one another."""
+    heard = []
+    written = []
+    asked: list[str] = []
+    for run in runs:
+        heard += [topics.down_all(run, edge), topics.model(run)]
+        written += [topics.up_numbered(run, edge), topics.presence(run, edge)]
+        if peers:
+            heard += _heard_of_peers(run, edge)
+            written += _written_by_peers(run, edge, peers)
+            # A peer leaves out who floods, as the aggregator does.
+            asked += _others(run, edge, peers)
+    return Rights(edge, heard, written, asks=asked)
+
+
+def _everybody(runs: Sequence[str], edges: Sequence[str], peers: bool) -> Iterator[Rights]:
+    yield aggregator_rights(runs)
+    yield Rights(BROKER, [topics.health()])
     for edge in edges:
-        heard = []
-        said = []
-        asked: list[str] = []
-        for run in runs:
-            heard += [topics.down_all(run, edge), topics.model(run)]
-            said += [topics.up_numbered(run, edge), topics.presence(run, edge)]
-            if peers:
-                heard += _heard_of_peers(run, edge)
-                said += _said_by_peers(run, edge, edges)
-                # A peer leaves out who floods, as the aggregator does.
-                asked += _others(run, edge, edges)
-        yield _Rights(edge, heard, said, asks=asked)
+        yield edge_rights(runs, edge, edges if peers else ())
 
 
 def _read_topics(run: str) -> list[str]:
@@ -143,6 +175,6 @@ def _others(run: str, edge: str, peers: Iterable[str]) -> Iterator[str]:
             yield topics.steps(run, other)
 
 
-def _said_by_peers(run: str, edge: str, peers: Iterable[str]) -> list[str]:
+def _written_by_peers(run: str, edge: str, peers: Iterable[str]) -> list[str]:
     others = [other for other in peers if other != edge]
     return [topics.steps(run, edge), *(topics.peer_numbered(run, to, edge) for to in others)]

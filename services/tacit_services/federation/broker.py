@@ -1,75 +1,153 @@
-"""The broker of a federation: one mosquitto behind the host's port, and rules that change in it.
+"""The broker of a federation: one mosquitto behind the host's port.
 
-The broker asks for client certificates of the federation's authority, and takes the common name
-for the user. What a user may write, read and subscribe to is in mosquitto's plugin for dynamic
-security.
+It asks for client certificates of the federation's authority, and takes the common name for the
+user. What a user may write, read and subscribe to is in mosquitto's plugin for dynamic security,
+whose file is made anew at every start from what BrokerRules has kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
-from tacit_services.children.processes import Child, StartedServer
-from tacit_services.enrollment.authority import CertificateAuthority
+from tacit.errors import ServiceError
+from tacit_services.children.processes import (
+    Child,
+    StartedServer,
+    broker_limits,
+    free_port,
+    mosquitto,
+    start_and_wait,
+)
+from tacit_services.disk import files
+from tacit_services.enrollment import certificates
+from tacit_services.enrollment.acl import BROKER
+from tacit_services.enrollment.authority import (
+    CA,
+    CERTIFICATE,
+    KEY,
+    RENEW_DAYS,
+    REVOKED,
+    CertificateAuthority,
+)
+from tacit_services.federation.broker_rules import BrokerRules
+from tacit_services.federation.kept_rules import HOST, KeptRules
+from tacit_services.transport.tls import Tls
 
-
-def aggregator_name(run: str) -> str:
-    """Return the common name of the certificate of this run's aggregator: it may only this run."""
-    return f"aggregator-{run}"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_PLUGIN = "mosquitto_dynamic_security.so"
+_PLUGIN_FILE = "dynamic-security.json"
 
 
 class FederationBroker:
-    """The mosquitto of the federation whose FOLDER/broker is `folder`, at a loopback port."""
+    """The mosquitto of a federation, at a loopback port.
 
-    def __init__(self, folder: Path, authority: CertificateAuthority) -> None:
-        """Prepare it: certificates, configuration and rules are made where there are none yet."""
-        raise NotImplementedError
+    Usage::
 
-    def start(self, children: list[Child]) -> StartedServer:
-        """Start it, and enter it among `children`; returns its address for the front door.
-
-        Started again after kill -9, of it or of the host, it has the rules of before. Raises
-        ServiceError where there is no mosquitto, or it does not start.
-        """
-        raise NotImplementedError
-
-    def rules(self) -> BrokerRules:
-        """Return the rules of the started broker, over a connection of the host's own."""
-        raise NotImplementedError
-
-
-class BrokerRules:
-    """Who may talk in which run. Every method is durable and in force when it returns.
-
-    Each raises ServiceError where the broker does not confirm in time; the rule then holds from the
-    broker's next start on. Idempotent.
+        broker = FederationBroker(folder / "broker", authority, ["fed.example.org"])
+        address = broker.start(children).address
+        rules = broker.rules()
     """
 
-    def open_run(self, run: str) -> None:
-        """Let the aggregator of `run`, by its own certificate, talk to members that are let in."""
-        raise NotImplementedError
+    def __init__(self, folder: Path, authority: CertificateAuthority, hosts: Sequence[str]) -> None:
+        """Prepare it; certificates of its own and of the host are made where there are none yet.
 
-    def open(self, run: str, member_id: str) -> None:
-        """Let a member write and read its own topics of `run`, and nothing else of it."""
-        raise NotImplementedError
+        folder: FOLDER/broker. hosts: names and addresses by which members reach the host's port;
+        the broker's certificate is for these. Raises ConfigError.
+        """
+        self._folder = folder
+        self._authority = authority
+        self._kept = KeptRules(folder)
+        self._address: str | None = None
+        folder.mkdir(parents=True, exist_ok=True)
+        with authority.locked():
+            self._bundle = certified(authority, BROKER, (*LOOPBACK, *hosts))
+            self._own = certified(authority, HOST)
 
-    def close(self, run: str, member_id: str) -> None:
-        """Take this back: from now on nothing of `run` passes to or from this member."""
-        raise NotImplementedError
+    def start(self, children: list[Child]) -> StartedServer:
+        """Start it, and enter it among `children`; returns its address, for the front door.
 
-    def close_run(self, run: str) -> None:
-        """Take all rules of `run` back, its aggregator's too."""
-        raise NotImplementedError
+        Started again after a kill -9, of it or of the host, it has the rules of before. Raises
+        ServiceError where there is no mosquitto, or it does not start.
+        """
+        binary = mosquitto()
+        if binary is None:
+            raise ServiceError(
+                "broker: no mosquitto on PATH, and a federation's rules need it; install it "
+                "(Debian: apt install mosquitto), or name a broker of your own with --broker"
+            )
+        port = free_port()
+        conf = self._folder / "mosquitto.conf"
+        files.write(conf, "\n".join([*self._lines(port, binary), ""]).encode(), files.SECRET)
+        child = Child(
+            "broker",
+            [binary, "-c", str(conf)],
+            {},
+            self._folder / "broker.log",
+            lasting=True,
+            before=partial(self._kept.write_plugin_file, self._folder / _PLUGIN_FILE),
+        )
+        start_and_wait(child, port, children)
+        self._address = f"127.0.0.1:{port}"
+        return StartedServer("mosquitto", self._address)
 
-    def disconnect(self, member_id: str) -> None:
-        """End a member's connections, and refuse it from now on, in all runs (revoked)."""
-        raise NotImplementedError
+    def rules(self) -> BrokerRules:
+        """Return the rules of the started broker, over a connection of the host's own.
 
-    def runs(self) -> Mapping[str, Sequence[str]]:
-        """Return the members that are let in, by run."""
-        raise NotImplementedError
+        Raises ServiceError where the broker does not answer.
+        """
+        assert self._address is not None, "not started"
+        tls = Tls(self._own / CA, self._own / CERTIFICATE, self._own / KEY)
+        return BrokerRules(self._kept, self._address, tls)
 
-    def stop(self) -> None:
-        """End the host's own connection."""
-        raise NotImplementedError
+    def _lines(self, port: int, binary: str) -> list[str]:
+        return [
+            f"listener {port} 127.0.0.1",
+            f"cafile {self._bundle / CA}",
+            f"certfile {self._bundle / CERTIFICATE}",
+            f"keyfile {self._bundle / KEY}",
+            f"crlfile {self._bundle / REVOKED}",
+            "tls_version tlsv1.2",
+            "require_certificate true",
+            "use_identity_as_username true",
+            "allow_anonymous false",
+            f"plugin {_plugin(binary)}",
+            f"plugin_opt_config_file {self._folder / _PLUGIN_FILE}",
+            *broker_limits(),
+            # As in docker/mosquitto.conf, which says why.
+            "max_queued_messages 1000",
+            "max_queued_bytes 134217728",
+            "max_keepalive 120",
+            "persistence false",
+            "log_type error",
+            "log_type warning",
+            "connection_messages false",
+        ]
+
+
+def certified(authority: CertificateAuthority, name: str, hosts: Sequence[str] = ()) -> Path:
+    """Return the folder of `name` at the authority, with a certificate for these hosts.
+
+    It is made, or renewed for the same key, where there is none, it ends soon, or is for others.
+    Under the authority's lock. Raises ConfigError.
+    """
+    wanted = list(dict.fromkeys(hosts))
+    bundle = authority.folder / name
+    if not (bundle / KEY).exists():
+        return authority.issue(name, wanted)
+    issued = authority.issued(name)
+    if (
+        not issued
+        or certificates.due(issued[-1], RENEW_DAYS)
+        or certificates.hosts(issued[-1]) != wanted
+    ):
+        authority.renew(name, wanted)
+    return bundle
+
+
+def _plugin(binary: str) -> str:
+    """Return where mosquitto's plugin is: its name alone where the loader is to find it."""
+    prefix = Path(binary).resolve().parent.parent
+    places = (*prefix.glob(f"lib/{_PLUGIN}"), *prefix.glob(f"lib/*/{_PLUGIN}"))
+    return str(places[0]) if places else _PLUGIN

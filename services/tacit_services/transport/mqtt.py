@@ -136,6 +136,8 @@ class Connection:
         else:
             self._tls = tls.context(ALPN)
             tls.warn_of_end()
+            # Who knows our id can take our session over, again and again.
+            client_id = f"{client_id}-{tls.tag(client_id)}"
         self._proxy = proxies.between(self._host, self._port)
         self._id = client_id
         self.listening = frozenset(subscriptions)

@@ -5,6 +5,8 @@ Only paths are passed around, so that secrets stay in their files.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
 import ssl
 import time
@@ -49,6 +51,17 @@ class Tls:
         if protocol is not None:
             context.set_alpn_protocols([protocol])
         return context
+
+    def tag(self, name: str) -> str:
+        """Return a word, for `name`, that nobody else can guess and that stays the same.
+
+        It is made of the own key. Raises ConfigError.
+        """
+        try:
+            key = regular_file.content(self.key)
+        except OSError as error:
+            raise ConfigError(f"{self.key}: {error.strerror or error}") from error
+        return hmac.new(hashlib.sha256(key).digest(), name.encode(), "sha256").hexdigest()[:32]
 
     def ends(self) -> float:
         """Return when the own certificate ends, in seconds since 1970. Raises ConfigError."""

@@ -1,0 +1,394 @@
+"""A federation's broker: who may say and hear what, while consents come and go and it is killed."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from tacit_services.children.processes import Child, restart_if_dead
+from tacit_services.enrollment.acl import acl_of_federation, aggregator_name
+from tacit_services.enrollment.authority import CertificateAuthority
+from tacit_services.federation.broker import FederationBroker
+from tacit_services.federation.broker_rules import BrokerRules
+from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.tls import Tls
+
+from tacit.errors import ServiceError
+from tacit.protocol import topics
+from tests.helpers.servers import HOST, PATIENCE, need, wait_for
+
+UP = [topics.up_all("r"), topics.presence_all("r")]
+
+
+class Federation:
+    """A broker as a host has it, and whoever connects to it."""
+
+    def __init__(self, folder: Path) -> None:
+        need("mosquitto")
+        self.folder = folder
+        if (folder / "ca" / "ca.crt").exists():
+            self.authority = CertificateAuthority(folder / "ca")
+        else:
+            self.authority = CertificateAuthority.create(folder / "ca")
+        self.children: list[Child] = []
+        self.broker = FederationBroker(folder / "broker", self.authority, [HOST])
+        self.address = self.broker.start(self.children).address
+        self.rules: BrokerRules = self.broker.rules()
+
+    def tls(self, name: str) -> Tls:
+        folder = self.authority.folder / name
+        if not folder.exists():
+            self.authority.issue(name)
+        return Tls(folder / "ca.crt", folder / "tls.crt", folder / "tls.key")
+
+    def kill(self) -> None:
+        """Kill the broker, and start it again as the host's supervisor does."""
+        (child,) = self.children
+        assert child.process is not None
+        os.kill(child.process.pid, signal.SIGKILL)
+        wait_for(lambda: child.code() is not None)
+        restart_if_dead(child)
+
+    def end(self) -> None:
+        self.rules.stop()
+        for child in self.children:
+            child.stop()
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Iterator[Federation]:
+    opened = Federation(tmp_path)
+    yield opened
+    opened.end()
+
+
+class Heard:
+    """What a client hears."""
+
+    def __init__(self) -> None:
+        self.messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.seen: list[bytes] = []
+
+    def __call__(self, inbound: Inbound) -> None:
+        self.seen.append(inbound.payload)
+        self.messages.put(inbound.payload)
+        inbound.done()
+
+    def next(self) -> bytes:
+        """Return the payload that comes next."""
+        return self.messages.get(timeout=PATIENCE)
+
+
+@contextmanager
+def connected(
+    federation: Federation, name: str, *subscriptions: str
+) -> Iterator[tuple[Connection, Heard]]:
+    heard = Heard()
+    connection = Connection(
+        federation.address, name, subscriptions, heard, tls=federation.tls(name)
+    )
+    connection.start(PATIENCE)
+    try:
+        yield connection, heard
+    finally:
+        connection.stop()
+
+
+def meet(sender: Connection, topic: str, heard: Heard) -> None:
+    """Return when what the sender says is heard again, and nothing of before is under way."""
+    while True:
+        sender.publish(topic, b"are you there")
+        try:
+            heard.messages.get(timeout=0.3)
+            break
+        except queue.Empty:
+            pass
+    sender.publish(topic, b"met")
+    while heard.next() != b"met":
+        pass
+
+
+def arrives(sender: Connection, topic: str, heard: Heard, allowed: str) -> bool:
+    """Return whether a message passes: it is sent before one that may, on the same connection."""
+    sender.publish(topic, b"tried")
+    sender.publish(allowed, b"allowed")
+    first = heard.next()
+    if first == b"tried":
+        assert heard.next() == b"allowed"
+    return first == b"tried"
+
+
+def test_a_member_talks_in_a_run_that_it_has_consented_to_and_says_nothing_else(
+    federation: Federation,
+) -> None:
+    # Given two runs, one member in both, one in the first only,
+    federation.rules.open("r", "edge-0")
+    federation.rules.open("s", "edge-0")
+    federation.rules.open("r", "edge-1")
+    everything = [topics.up_all("r"), topics.up_all("s"), topics.presence_all("s")]
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        _, at_r = enter(connected(federation, aggregator_name("r"), *UP))
+        _, at_s = enter(connected(federation, aggregator_name("s"), *everything))
+        first, _ = enter(connected(federation, "edge-0"))
+        second, _ = enter(connected(federation, "edge-1"))
+        # then both reach the first run's aggregator, and one the second's,
+        own, other = topics.up_numbered("r", "edge-1"), topics.up_numbered("s", "edge-0")
+        assert arrives(second, own, at_r, own)
+        assert arrives(first, other, at_s, other)
+        # but nobody another's topics, another run's, or what is the aggregator's,
+        for topic in (
+            topics.up_numbered("r", "edge-0"),
+            topics.presence("r", "edge-0"),
+            topics.up("r", "edge-1", 7, 0),
+            topics.model("r"),
+            topics.down("r", "edge-0", "model"),
+        ):
+            assert not arrives(second, topic, at_r, own), topic
+        first.publish(topics.up_numbered("s", "edge-1"), b"forged")
+        second.publish(topics.up_numbered("s", "edge-1"), b"not consented")
+        second.publish(topics.presence("s", "edge-1"), b"not consented")
+        second.publish("$CONTROL/dynamic-security/v1", b'{"commands":[{"command":"listRoles"}]}')
+        assert arrives(second, own, at_r, own)
+        # and the second run's aggregator, which asks for all of both, hears of its own only.
+        assert arrives(first, other, at_s, other)
+
+
+def test_a_member_hears_what_is_for_it_and_no_other_run_or_member(federation: Federation) -> None:
+    federation.rules.open("r", "edge-0")
+    federation.rules.open("r", "edge-1")
+    federation.rules.open_run("s")
+    foreign = [
+        topics.down_all("r", "edge-1"),
+        topics.up_all("r"),
+        topics.presence_all("r"),
+        topics.model("s"),
+        topics.down_all("s", "edge-0"),
+        "$CONTROL/dynamic-security/v1/response",
+        "$SYS/#",
+        "#",
+    ]
+    own = [topics.model("r"), topics.down_all("r", "edge-0")]
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        aggregator, _ = enter(connected(federation, aggregator_name("r"), *UP))
+        other, _ = enter(connected(federation, aggregator_name("s")))
+        edge, heard = enter(connected(federation, "edge-0", *own, *foreign))
+        wait_for(lambda: edge.refused == frozenset(foreign))
+        other.publish(topics.model("s"), b"secret", retain=True)
+        other.publish(topics.model("r"), b"forged", retain=True)
+        aggregator.publish(topics.down("r", "edge-1", "model"), b"for another")
+        aggregator.publish(topics.model("r"), b"announced", retain=True)
+        aggregator.publish(topics.down("r", "edge-0", "model"), b"for edge-0")
+        assert [heard.next(), heard.next()] == [b"announced", b"for edge-0"]
+
+
+def test_after_a_withdrawal_nothing_passes_and_a_new_consent_opens_it_again(
+    federation: Federation,
+) -> None:
+    federation.rules.open("r", "edge-0")
+    federation.rules.open("r", "edge-1")
+    own, other = topics.up_numbered("r", "edge-0"), topics.up_numbered("r", "edge-1")
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        aggregator, at_r = enter(connected(federation, aggregator_name("r"), *UP))
+        edge, heard = enter(connected(federation, "edge-0", topics.down_all("r", "edge-0")))
+        witness, told = enter(connected(federation, "edge-1", topics.down_all("r", "edge-1")))
+        assert arrives(edge, own, at_r, own)
+        # When the owner withdraws,
+        federation.rules.close("r", "edge-0")
+        # then the aggregator is told, and nothing passes in either direction.
+        assert at_r.next() == b"left"
+        wait_for(lambda: edge.up and edge.refused == frozenset(edge.listening))
+        edge.publish(own, b"tried")
+        aggregator.publish(topics.down("r", "edge-0", "model"), b"tried")
+        aggregator.publish(topics.down("r", "edge-1", "model"), b"a model")
+        assert told.next() == b"a model"
+        witness.publish(other, b"allowed")
+        assert at_r.next() == b"allowed"
+        assert heard.messages.empty()
+        # When the owner consents again, it is as before.
+        federation.rules.open("r", "edge-0")
+        meet(edge, own, at_r)
+        meet(aggregator, topics.down("r", "edge-0", "model"), heard)
+
+
+def test_rules_outlive_a_kill_of_the_broker_and_change_while_it_is_dead(
+    federation: Federation,
+) -> None:
+    federation.rules.open("r", "edge-0")
+    federation.rules.open("r", "edge-1")
+    own, other = topics.up_numbered("r", "edge-0"), topics.up_numbered("r", "edge-1")
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        _, at_r = enter(connected(federation, aggregator_name("r"), *UP))
+        edge, _ = enter(connected(federation, "edge-0"))
+        withdrawn, _ = enter(connected(federation, "edge-1"))
+        # What the plugin has written is cut off by the crash, too.
+        (federation.folder / "broker" / "dynamic-security.json").write_text("{")
+        federation.kill()
+        meet(edge, own, at_r)
+        meet(withdrawn, other, at_r)
+        federation.rules.close("r", "edge-1")
+        assert at_r.next() == b"left"
+        federation.kill()
+        before = withdrawn.connects
+        meet(edge, own, at_r)
+        wait_for(lambda: withdrawn.up and withdrawn.connects > before - 1)
+        withdrawn.publish(other, b"tried")
+        assert arrives(edge, own, at_r, own)
+
+
+def test_rules_outlive_their_host(tmp_path: Path) -> None:
+    first = Federation(tmp_path)
+    first.rules.open("r", "edge-0")
+    first.rules.open("r", "edge-1")
+    first.rules.close("r", "edge-1")
+    first.end()
+    second = Federation(tmp_path)
+    try:
+        assert second.rules.runs() == {"r": ("edge-0",)}
+        own = topics.up_numbered("r", "edge-0")
+        with (
+            connected(second, aggregator_name("r"), *UP) as (_, at_r),
+            connected(second, "edge-1") as (withdrawn, _),
+            connected(second, "edge-0") as (edge, _),
+        ):
+            withdrawn.publish(topics.up_numbered("r", "edge-1"), b"tried")
+            assert arrives(edge, own, at_r, own)
+    finally:
+        second.end()
+
+
+def test_a_run_that_is_over_leaves_nothing_at_the_broker(federation: Federation) -> None:
+    federation.rules.open("r", "edge-0")
+    own = topics.up_numbered("r", "edge-0")
+    with ExitStack() as stack:
+        enter = stack.enter_context
+        aggregator, at_r = enter(connected(federation, aggregator_name("r"), *UP))
+        edge, _ = enter(connected(federation, "edge-0"))
+        aggregator.publish(topics.model("r"), bytes(1000), retain=True)
+        edge.publish(topics.presence("r", "edge-0"), b"online", retain=True)
+        assert at_r.next() == b"online"
+        federation.rules.close_run("r")
+        assert federation.rules.runs() == {}
+        wait_for(lambda: edge.up and aggregator.up)
+        edge.publish(own, b"tried")
+        # When a run of this name is opened again, it begins with nothing.
+        federation.rules.open("r", "edge-0")
+        _, fresh = enter(connected(federation, "edge-0", topics.model("r")))
+        _, at_new = enter(connected(federation, aggregator_name("r"), *UP))
+        meet(edge, own, at_new)
+        meet(aggregator, topics.model("r"), fresh)
+        assert not [m for m in at_new.seen if m in (b"tried", b"online")]
+        assert bytes(1000) not in fresh.seen
+
+
+def test_who_was_revoked_says_nothing_more_and_later_does_not_get_in(
+    federation: Federation,
+) -> None:
+    federation.rules.open("r", "edge-0")
+    federation.rules.open("s", "edge-0")
+    federation.rules.open("r", "edge-1")
+    own, other = topics.up_numbered("r", "edge-0"), topics.up_numbered("r", "edge-1")
+    with (
+        connected(federation, aggregator_name("r"), *UP) as (_, at_r),
+        connected(federation, "edge-1") as (witness, _),
+        connected(federation, "edge-0") as (edge, _),
+    ):
+        assert arrives(edge, own, at_r, own)
+        federation.authority.revoke("edge-0")
+        federation.rules.disconnect("edge-0")
+        assert federation.rules.runs() == {"r": ("edge-1",), "s": ()}
+        assert at_r.next() == b"left"
+        wait_for(lambda: edge.up)
+        edge.publish(own, b"tried")
+        assert arrives(witness, other, at_r, other)
+        federation.kill()
+        meet(witness, other, at_r)
+    revoked = Connection(federation.address, "x", [], lambda _: None, tls=federation.tls("edge-0"))
+    with pytest.raises(ServiceError):
+        revoked.start(1.0)
+
+
+def test_a_rule_that_holds_already_disconnects_nobody(federation: Federation) -> None:
+    federation.rules.open("r", "edge-0")
+    with connected(federation, "edge-0") as (edge, _):
+        federation.rules.open("r", "edge-0")
+        federation.rules.open_run("r")
+        federation.rules.close("r", "edge-7")
+        federation.rules.close_run("unknown")
+        federation.rules.open("r", "edge-2")
+        assert edge.connects == 1
+    federation.rules.close("r", "edge-0")
+    federation.rules.close("r", "edge-0")
+    assert federation.rules.runs() == {"r": ("edge-2",)}
+
+
+def test_nobody_takes_over_a_session_by_its_name(federation: Federation) -> None:
+    # Given a member that connects under the id of another, as one may that writes its own client,
+    federation.rules.open("r", "edge-0")
+    federation.rules.open("r", "edge-1")
+    own = topics.up_numbered("r", "edge-0")
+    with (
+        connected(federation, aggregator_name("r"), *UP) as (_, at_r),
+        connected(federation, "edge-0") as (edge, _),
+    ):
+        thief = Connection(
+            federation.address, "edge-0", [], lambda _: None, tls=federation.tls("edge-1")
+        )
+        thief._client._client_id = b"edge-0"
+        thief.start(PATIENCE)
+        assert arrives(edge, own, at_r, own)
+        assert edge.connects == 1
+        thief.stop()
+
+
+def test_strangers_do_not_get_in(federation: Federation, tmp_path: Path) -> None:
+    other = CertificateAuthority.create(tmp_path / "other")
+    stranger = other.issue("edge-0")
+    tls = Tls(federation.authority.folder / "ca.crt", stranger / "tls.crt", stranger / "tls.key")
+    for access in (tls, None):
+        connection = Connection(federation.address, "x", [], lambda _: None, tls=access)
+        with pytest.raises(ServiceError):
+            connection.start(1.0)
+
+
+def test_a_broker_that_is_away_leaves_the_rule_for_its_next_start(tmp_path: Path) -> None:
+    federation = Federation(tmp_path)
+    impatient = BrokerRules(
+        federation.broker._kept, federation.address, federation.tls("host"), seconds=1.0
+    )
+    federation.children[0].stop()
+    with pytest.raises(ServiceError, match="holds from the broker's next start on"):
+        impatient.open("r", "edge-0")
+    impatient.stop()
+    federation.end()
+    assert federation.rules.runs() == {"r": ("edge-0",)}
+
+
+def test_the_certificate_is_for_the_hosts_name(federation: Federation) -> None:
+    again = FederationBroker(
+        federation.folder / "broker", federation.authority, ["fed.example.org", HOST]
+    )
+    assert again is not None
+    context = ssl.create_default_context(cafile=federation.authority.folder / "ca.crt")
+    assert context.cert_store_stats()["x509_ca"] == 1
+    newest = federation.authority.issued("broker")[-1]
+    from tacit_services.enrollment import certificates
+
+    assert "fed.example.org" in certificates.hosts(newest)
+
+
+def test_an_organisations_own_broker_gets_the_same_rules_as_text() -> None:
+    text = acl_of_federation({"r": ["edge-0"], "s": []})
+    assert "user aggregator-r\n" in text
+    assert "user aggregator-s\n" in text
+    assert "topic write tacit/v1/r/up/edge-0/0/0\n" in text
+    assert "tacit/v1/s/up/edge-0" not in text
