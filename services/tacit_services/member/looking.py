@@ -74,7 +74,7 @@ class Looked:
 def look(offer: Offer, folder: Path, site: Site, standing: Standing) -> Looked:
     """Return what an offer is, with its files in `folder`, and which columns it reads.
 
-    Executes nothing and reads no row. Whatever is wrong becomes the result's `trouble`.
+    Executes nothing and reads no row. An error becomes the result's `trouble`.
     """
     looked = Looked(offer, site, standing)
     try:

@@ -108,9 +108,12 @@ class Offer(BaseModel):
         tree = _tree(content)
         try:
             offer = cls.model_validate(tree)
+            again = offer.content()
         except ValidationError as error:
             raise WireError("offer", complaint(error)) from error
-        if offer.content() != content:
+        except UnicodeEncodeError as error:
+            raise WireError("offer", "has half a character") from error
+        if again != content:
             raise WireError("offer", "is not canonical JSON")
         offer.check_signature()
         return offer

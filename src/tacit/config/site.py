@@ -31,8 +31,8 @@ class Site:
     """A member's own part of a run.
 
     number: the member's in its federation. data: its file or folder of rows. rows: n_public that
-    the member states; None: the run's. name: whose the data is; None: the path. apart_from: names
-    of ledgers that are of other people.
+    the member states, or None for the run's. name: whose the data is, or None for the path.
+    apart_from: names of ledgers that are of other people.
     """
 
     number: int
