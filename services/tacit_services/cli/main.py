@@ -25,6 +25,7 @@ from tacit_services.cli import (
     federations,
     freeze,
     health,
+    join,
     keys,
     members,
     new,
@@ -241,6 +242,14 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
         (
             (serve.serve, "tacit serve clinic --listen 0.0.0.0:8443"),
             (members.app, "tacit members invite ada --role researcher --federation clinic"),
+        ),
+    ),
+    (
+        "A federation, as an owner of rows",
+        (
+            (join.join, "tacit join https://host:8443 --token … --ca sha256:… --data rows.csv"),
+            (join.offers, "tacit offers accept retina"),
+            (join.leave, "tacit leave"),
         ),
     ),
     (

@@ -35,7 +35,10 @@ class HostClient:
     """A connection to the host, as this member. Use it from one thread."""
 
     def __init__(self, url: str, tls: Tls, proxies: Proxies = DIRECT) -> None:
-        """proxies: which the host may be behind. Raises ConfigError for files of `tls` that cannot be used."""
+        """proxies: which the host may be behind.
+
+        Raises ConfigError for files of `tls` that cannot be used.
+        """
         self._url = url
         self._proxies = proxies
         self._http = httpx.Client(

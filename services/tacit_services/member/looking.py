@@ -24,10 +24,10 @@ from tacit.models import Model
 from tacit_services.display.progress import SlowSteps
 from tacit_services.identity import own_ledgers
 from tacit_services.member.consent import Standing
-from tacit_services.offers.offer import Offer
-from tacit_services.offers.reading import CodeNeeded, definition_at_member
 from tacit_services.member.spending import Spending, spending
 from tacit_services.member.verdict import Kind
+from tacit_services.offers.offer import Offer
+from tacit_services.offers.reading import CodeNeeded, definition_at_member
 from tacit_services.project import preview
 
 

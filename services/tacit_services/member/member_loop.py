@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tacit.errors import ServiceError, TacitError
+from tacit_services.member.consent import Consent
 from tacit_services.member.host_client import HostClient, Offered
 from tacit_services.member.look_record import LookRecord, record_in
 from tacit_services.member.member_state import MemberState
-from tacit_services.member.consent import Consent
 
 log = logging.getLogger("tacit.member")
 PERIOD = 1.0  # seconds between two looks at the host's list
@@ -51,17 +51,20 @@ class MemberLoop:
         make: Callable[[str], Worker],
         *,
         may_work: Callable[[], bool] = lambda: True,
+        idle: Callable[[], None] = lambda: None,
     ) -> None:
         """look: fetches an offer, judges it, enters what a policy accepts, and writes the record.
 
         It raises ServiceError where the host does not answer, other TacitErrors for what is no
-        offer. make: makes the process of a run, not started. may_work: whether it may work now.
+        offer. make: makes the process of a run, not started; it raises TacitErrors. may_work:
+        whether it may work now. idle: is called where no process works.
         """
         self._host = host
         self._state = state
         self._look = look
         self._make = make
         self._may_work = may_work
+        self._idle = idle
         self._workers: dict[str, Worker] = {}
         self._done: set[tuple[str, str]] = set()  # consents whose process has ended for good
         self._told: dict[str, tuple[str, str, str]] = {}  # what the host was told of a run
@@ -98,6 +101,8 @@ class MemberLoop:
         for offer in offered:
             self._turn_of(offer)
         self._end_others(offered)
+        if not self._workers:
+            self._idle()
 
     def _turn_of(self, offer: Offered) -> None:
         if offer.state in OVER:
@@ -170,8 +175,7 @@ class MemberLoop:
             return
         worker = self._workers.get(run)
         if worker is None:
-            self._workers[run] = worker = self._make(run)
-            worker.start()
+            self._begin(offer)
             return
         code = worker.code()
         if code is None:
@@ -184,6 +188,18 @@ class MemberLoop:
             return
         log.warning("run %s: its process died (%d); starting it again", run, code)
         worker.start()
+
+    def _begin(self, offer: Offered) -> None:
+        """Start the process of a run; what is wrong with rows or ledger is for the owner alone."""
+        try:
+            worker = self._make(offer.run)
+        except TacitError as error:
+            log.warning("run %s: %s", offer.run, error)
+            self._done.add((offer.run, offer.fingerprint))
+            self._tell(offer, "refused", "unavailable")
+            return
+        worker.start()
+        self._workers[offer.run] = worker
 
     def _forget(self, run: str) -> None:
         """Let the process of a run that is over end by itself, as it does at the host's word."""

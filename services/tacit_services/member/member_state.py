@@ -43,6 +43,11 @@ class Membership:
     rows: int | None = None
     policy: str | None = None
 
+    @property
+    def number(self) -> int:
+        """The member's number in its federation."""
+        return int(self.member.removeprefix("edge-"))
+
 
 class MemberState:
     """The state in one folder."""

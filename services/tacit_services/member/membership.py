@@ -6,18 +6,27 @@ import logging
 import os
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from tacit.errors import ConfigError
 from tacit.privacy.policy import Policy
 from tacit_services import logs
+from tacit_services.identity.folder import Identities
+from tacit_services.identity.ledger_loan import LifetimeBound
+from tacit_services.member.data_ledger import DataLedger
 from tacit_services.member.host_client import HostClient
 from tacit_services.member.joining import joined
+from tacit_services.member.judge import Judge
+from tacit_services.member.member_loop import MemberLoop
 from tacit_services.member.member_state import Membership, MemberState
+from tacit_services.member.worker_process import worker_process
 from tacit_services.settings import data_home, load_policy
 from tacit_services.signals import stopping
 from tacit_services.transport import pinned_authority
+from tacit_services.transport.proxy import Proxies
 
 log = logging.getLogger("tacit.member")
 _STRANGE = re.compile(r"[^A-Za-z0-9.-]+")
@@ -74,13 +83,20 @@ def join(folder: Path, asked: Joining, say: Callable[[str], None]) -> None:
         _check_policy(policy, membership, asked)
         logs.to_stderr("info")
         stop = stopping()
-        with (
-            HostClient(membership.url, state.tls, proxies) as host,
-            data_ledger(membership) as ledger,
-        ):
-            judge = Judge(host, state, membership, policy, ledger, asked.ask, say)
-            make = partial(worker_process, state, membership, ledger, proxies)
-            MemberLoop(host, state, judge.look, make, may_work=judge.may_work).run(stop)
+        with HostClient(membership.url, state.tls, proxies) as host, ExitStack() as parts:
+            identity = Identities(state.folder / "identities", 0).acquire(1, stop)
+            if identity is None:
+                return
+            parts.callback(identity.close)
+            bound = LifetimeBound(policy.lifetime_epsilon, policy.lifetime_delta)
+            ledger = DataLedger(identity, data_home(), bound)
+            parts.callback(ledger.release)
+            judge = Judge(host, state, policy, ask=asked.ask, say=say)
+            make = partial(worker_process, state, membership, ledger)
+            loop = MemberLoop(
+                host, state, judge.look, make, may_work=judge.may_work, idle=ledger.release
+            )
+            loop.run(stop)
 
 
 def _membership(
@@ -112,7 +128,7 @@ def _membership(
 
 def _begun(state: MemberState, asked: Joining, proxies: Proxies) -> Membership:
     if asked.data is None:
-        raise ConfigError("--data: missing; the rows of this member: a file, a folder, module:name")
+        raise ConfigError("--data: missing; this member's rows: a file, a folder, or module:name")
     data = _place(asked.data)
     if asked.token is None or asked.ca is None:
         raise ConfigError("--token and --ca: missing; `tacit serve` prints the whole line")

@@ -38,3 +38,11 @@ class Verdict:
     answer: Answer
     kind: Kind | None = None
     reason: str = ""
+
+
+def judged(looked: object, policy: object) -> Verdict:
+    """TEMPORARY."""
+    trouble = getattr(looked, "trouble", None)
+    if trouble is not None:
+        return Verdict(Answer.REFUSE, trouble.kind, trouble.words)
+    return Verdict(Answer.ACCEPT)

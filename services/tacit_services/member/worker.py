@@ -1,12 +1,73 @@
-"""The process of a member at work in one run: an edge, whose consent and ledger are the member's.
+"""The process of a member at work in one run: `python -m tacit_services.member.worker STATE RUN`.
 
 It reads the offer that was consented to from the member's folder, checks again that it is that one
-and that the consent holds, and trains as `tacit edge` does. What it releases is charged to the
-ledger that all workers of the data share.
+and that the consent holds, and trains as `tacit edge` does. The ledger it is lent by the member, by
+a third argument and the locks that it inherits. Its settings are TACIT_* variables, as of an edge.
 """
 
 from __future__ import annotations
 
-import logging
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
 
-log = logging.getLogger("tacit.edge")
+from tacit.config import RunFile
+from tacit.config.site import Site
+from tacit.datasets import Source
+from tacit.errors import ConfigError, PolicyForbids
+from tacit.privacy.ledger import Ledger
+from tacit_services import launch, logs
+from tacit_services.edge.main import edge_loop
+from tacit_services.identity.folder import Identity
+from tacit_services.identity.ledger_loan import LedgerLoan
+from tacit_services.member.member_state import MemberState
+from tacit_services.offers.offer import read_offer
+from tacit_services.offers.reading import definition_at_member
+from tacit_services.offers.submission import FILES
+from tacit_services.settings import EdgeSettings, read_settings
+from tacit_services.worker import row_owner
+
+
+def work(folder: Path, run: str, loan: LedgerLoan) -> None:
+    """Work in a run until it ends, or SIGTERM. Raises TacitError."""
+    settings = read_settings(EdgeSettings)
+    logs.to_stderr(settings.log, settings.log_format)
+    state = MemberState(folder)
+    with state.working(run):
+        offer = read_offer(state.run(run))
+        consent = state.consents().to(offer)
+        if consent is None or not consent.holds:
+            raise PolicyForbids(f"run {run}: its owner has not consented to this offer", "accept")
+        definition = definition_of(state, run)
+        ledger = partial(_borrowed, loan, offer.fingerprint)
+        row_owner.work(settings, "edge", edge_loop, definition, ledger)
+
+
+def site_of(state: MemberState) -> Site:
+    """Return a member's own part of every run. Raises ConfigError where it is no member."""
+    membership = state.membership()
+    if membership is None:
+        raise ConfigError(f"--state {state.folder}: is of no member")
+    return Site(membership.number, Path(membership.data), membership.rows, membership.dataset)
+
+
+def definition_of(state: MemberState, run: str) -> RunFile:
+    """Return the run file of the offer in a run's folder, with this member's rows.
+
+    Raises ConfigError, DataError, WireError.
+    """
+    folder = state.run(run)
+    return definition_at_member(read_offer(folder), folder / FILES, site_of(state))
+
+
+@contextmanager
+def _borrowed(loan: LedgerLoan, run: str, source: Source, identity: Identity) -> Iterator[Ledger]:
+    """Yield the member's ledger for this run, whatever the source and the run's identity."""
+    with closing(loan.opened(run)) as ledger:
+        yield ledger
+
+
+if __name__ == "__main__":
+    launch.run(lambda: work(Path(sys.argv[1]), sys.argv[2], LedgerLoan.read(sys.argv[3])))

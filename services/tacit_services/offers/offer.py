@@ -16,18 +16,20 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from tacit import shown
+from tacit import regular_file, shown
 from tacit.config.fingerprint import canonical
 from tacit.config.site import check_file_name
 from tacit.errors import ConfigError, WireError
 
 OFFER = "offer.json"  # in a folder with the offer's files
+FILE = "offer.json"  # in the folder of a run
 MOST_BYTES = 1 << 22  # of an offer
 MOST_DEPTH = 24  # of its JSON
 MOST_FILES = 64
@@ -214,3 +216,12 @@ def complaint(error: ValidationError) -> str:
     field = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     return shown.printable(f"{field}: {message}", 200)
+
+
+def read_offer(folder: Path) -> Offer:
+    """Return the offer in `folder`/offer.json. Raises ConfigError, WireError."""
+    path = folder / FILE
+    try:
+        return Offer.parse(regular_file.content(path, MOST_BYTES))
+    except OSError as error:
+        raise ConfigError(f"offer {path}: {error.strerror or error}") from error

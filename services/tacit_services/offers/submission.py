@@ -15,10 +15,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from tacit.config import RunFile
 from tacit.errors import ConfigError, WireError
 from tacit_services.disk import files
-from tacit_services.offers.offer import Offer
+from tacit_services.offers.offer import FILE, read_offer
 from tacit_services.offers.reading import definition_at_host
 
-OFFER = "offer.json"
 FILES = "files"
 _SUBMISSION = "submission.json"
 
@@ -40,7 +39,7 @@ class Submission(BaseModel):
 
     def keep(self, folder: Path) -> None:
         """Write it into a run's folder, durably. Raises OSError."""
-        files.write(folder / OFFER, self.offer.encode(), files.SECRET)
+        files.write(folder / FILE, self.offer.encode(), files.SECRET)
         rest = self.model_dump_json(exclude={"offer"})
         files.write(folder / _SUBMISSION, rest.encode(), files.SECRET)
 
@@ -51,10 +50,9 @@ def submitted_run(folder: Path) -> RunFile:
     Raises ConfigError, DataError for what is damaged or missing.
     """
     try:
-        text = (folder / OFFER).read_text(encoding="utf-8")
+        offer = read_offer(folder)
         content = json.loads((folder / _SUBMISSION).read_bytes())
-        submission = Submission(offer=text, **content)
-        offer = Offer.parse(text.encode())
+        submission = Submission(offer=offer.content().decode(), **content)
     except (OSError, ValueError, TypeError, WireError) as error:
         raise ConfigError(f"run {folder}: {error}") from error
     return definition_at_host(offer, folder / FILES, submission.test)

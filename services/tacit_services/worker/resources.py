@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,52 +59,7 @@ class WorkerResources:
     broker: Broker
 
 
-@contextmanager
-def worker_resources(
-    settings: EdgeSettings,
-    definition: Definition[Any],
-    stop: threading.Event,
-    allowed: Callable[[int], object] = lambda number: None,
-) -> Iterator[WorkerResources | None]:
-    """Yield the first free identity of the run and its resources; None: stopped before.
-
-    Nothing is sent, and what can be wrong with credentials is looked for as far as that allows.
-    allowed: raises for the number of a worker that may not take part, before any ledger knows its
-    rows. That the policy forbids the run is told to the aggregator, and is all that it is told.
-    Raises ConfigError, PrivacyError.
-    """
-    identities = Identities(settings.identities, settings.identity, settings.ledger)
-    with closing(Heartbeat(settings.health_file)) as heartbeat:
-        heartbeat.stands("waits for an identity")
-        identity = identities.acquire(definition.plans.workers, stop)  # the spare ones too
-        if identity is None:
-            yield None
-            return
-        heartbeat.stands("starting", identity.edge)
-        # Order at the end: the connection is down already, then the ledger, and last the identity
-        # that it belongs to.
-        with closing(identity):
-            try:
-                allowed(identity.number)
-            except PolicyForbids as veto:
-                told_veto.tell(settings, identity, veto.key, stop)
-                raise
-            credentials = prepared(settings, identity)
-            broker = Broker(
-                settings.broker,
-                settings.chunk,
-                settings.connect_timeout,
-                credentials,
-                settings.proxies(),
-            )
-            with (
-                ledger_of(definition.source, identity) as ledger,
-                closing(CpuTurns(settings.turns)) as turns,
-            ):
-                run = settings.run_id
-                owner = identity.enrolment().owner
-                outbox = Outbox(ledger, run, owner, identity.path)
-                yield WorkerResources(run, heartbeat, identity, ledger, outbox, turns, broker)
+LedgerOpener = Callable[[Source, Identity], AbstractContextManager[Ledger]]
 
 
 @contextmanager
@@ -136,3 +91,53 @@ def ledger_of(source: Source, identity: Identity) -> Iterator[Ledger]:
             log.warning("%s", apart)
         with lineage.ledger(identity, LedgerPlace(location.path), location.dataset) as ledger:
             yield ledger
+
+
+@contextmanager
+def worker_resources(
+    settings: EdgeSettings,
+    definition: Definition[Any],
+    stop: threading.Event,
+    allowed: Callable[[int], object] = lambda number: None,
+    ledger: LedgerOpener = ledger_of,
+) -> Iterator[WorkerResources | None]:
+    """Yield the first free identity of the run and its resources; None: stopped before.
+
+    Nothing is sent, and what can be wrong with credentials is looked for as far as that allows.
+    allowed: raises for the number of a worker that may not take part, before any ledger knows its
+    rows. ledger: opens what is charged. That the policy forbids the run is told to the aggregator,
+    and is all that it is told.
+    Raises ConfigError, PrivacyError.
+    """
+    identities = Identities(settings.identities, settings.identity, settings.ledger)
+    with closing(Heartbeat(settings.health_file)) as heartbeat:
+        heartbeat.stands("waits for an identity")
+        identity = identities.acquire(definition.plans.workers, stop)  # the spare ones too
+        if identity is None:
+            yield None
+            return
+        heartbeat.stands("starting", identity.edge)
+        # Order at the end: the connection is down already, then the ledger, and last the identity
+        # that it belongs to.
+        with closing(identity):
+            try:
+                allowed(identity.number)
+            except PolicyForbids as veto:
+                told_veto.tell(settings, identity, veto.key, stop)
+                raise
+            credentials = prepared(settings, identity)
+            broker = Broker(
+                settings.broker,
+                settings.chunk,
+                settings.connect_timeout,
+                credentials,
+                settings.proxies(),
+            )
+            with (
+                ledger(definition.source, identity) as opened,
+                closing(CpuTurns(settings.turns)) as turns,
+            ):
+                run = settings.run_id
+                owner = identity.enrolment().owner
+                outbox = Outbox(opened, run, owner, identity.path)
+                yield WorkerResources(run, heartbeat, identity, opened, outbox, turns, broker)

@@ -30,7 +30,12 @@ from tacit_services.settings import EdgeSettings, load_policy
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.device import tried
 from tacit_services.worker.loop import WorkerLoop
-from tacit_services.worker.resources import WorkerResources, worker_resources
+from tacit_services.worker.resources import (
+    LedgerOpener,
+    WorkerResources,
+    ledger_of,
+    worker_resources,
+)
 from tacit_services.worker.serving import loop_settings, serve, stopping
 
 log = logging.getLogger("tacit.edge")
@@ -76,11 +81,16 @@ class RowOwner:
 
 
 def work(
-    settings: EdgeSettings, worker: WorkerKind, loops: Loops, run: RunFile | None = None
+    settings: EdgeSettings,
+    worker: WorkerKind,
+    loops: Loops,
+    run: RunFile | None = None,
+    ledger: LedgerOpener = ledger_of,
 ) -> None:
     """Run one `worker`, whose loop is of `loops`, to its end. Raises TacitError.
 
     run: of a federation, with the member's own rows; None: the run file that `settings` name.
+    ledger: opens what is charged.
     """
     stop = stopping()
     torch.set_num_threads(settings.threads)
@@ -94,7 +104,7 @@ def work(
     model = definition.build_model()
     owner = RowOwner(settings.data, settings.device, settings.policy, settings.rows_alone)
     allowed = partial(owner.plan, definition)
-    with worker_resources(settings, definition, stop, allowed) as resources:
+    with worker_resources(settings, definition, stop, allowed, ledger) as resources:
         if resources is None:
             return
         role = owner.role(definition, model, resources.identity, resources.ledger)

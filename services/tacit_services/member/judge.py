@@ -1,0 +1,109 @@
+"""The judge of offers at a member: fetched, looked at, shown, answered by policy or owner."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from rich.console import Console
+
+from tacit.errors import ConfigError
+from tacit.privacy.policy import Policy
+from tacit_services.disk import files
+from tacit_services.display.progress import SlowSteps
+from tacit_services.member.host_client import HostClient, Offered
+from tacit_services.member.look_record import LookRecord
+from tacit_services.member.looking import look, with_rows
+from tacit_services.member.member_state import MemberState
+from tacit_services.member.screen import WIDTH, Screen
+from tacit_services.member.verdict import Answer, judged
+from tacit_services.member.worker import site_of
+from tacit_services.offers.offer import FILE, Offer
+from tacit_services.offers.submission import FILES
+from tacit_services.settings import data_home
+
+MOST_FILE = 2 << 30  # bytes of a file of an offer
+
+
+class Judge:
+    """What a member does with an offer that has come."""
+
+    def __init__(
+        self,
+        host: HostClient,
+        state: MemberState,
+        policy: Policy,
+        *,
+        ask: bool,
+        say: Callable[[str], None],
+    ) -> None:
+        """ask: whether there is somebody at the terminal. say: prints there."""
+        self._host = host
+        self._state = state
+        self._policy = policy
+        self._ask = ask
+        self._say = say
+
+    def may_work(self) -> bool:
+        """Return whether the policy lets this member work at this hour, in local time."""
+        return self._policy.allows_at(datetime.now().time())
+
+    def look(self, offered: Offered) -> LookRecord:
+        """Fetch an offer and its files, judge it, and keep what comes of it.
+
+        What the policy accepts is entered; where somebody is at the terminal, they are asked.
+        Raises ServiceError where the host does not answer, ConfigError and WireError for what is no
+        offer, or another than the host's list names.
+        """
+        folder = self._state.run(offered.run)
+        offer = self._fetched(offered, folder)
+        consents = self._state.consents()
+        site = site_of(self._state)
+        looked = look(offer, folder / FILES, site, consents.standing(offer))
+        verdict = judged(looked, self._policy)
+        if verdict.answer is not Answer.REFUSE:
+            looked = with_rows(looked, data_home(), SlowSteps())
+            verdict = judged(looked, self._policy)
+        screen = Screen(looked, verdict, consents.earlier(offer))
+        record = LookRecord(
+            offer.fingerprint,
+            verdict.answer.value,
+            "" if verdict.kind is None else verdict.kind.value,
+            verdict.reason,
+            _text(screen),
+        )
+        record.keep(folder)
+        if verdict.answer is Answer.ACCEPT:
+            with self._state.answering() as answers:
+                answers.record(offer, "accepted", by_policy=True)
+        elif verdict.answer is Answer.ASK and self._ask:
+            self._ask_owner(offer, record)
+        return record
+
+    def _fetched(self, offered: Offered, folder: Path) -> Offer:
+        content = self._host.offer(offered.run)
+        offer = Offer.parse(content)
+        if (offer.run, offer.fingerprint) != (offered.run, offered.fingerprint):
+            raise ConfigError("the host shows another offer than the one in its list")
+        for name, digest in offer.files.items():
+            self._host.fetch(offered.run, digest, folder / FILES / name, MOST_FILE)
+        files.write(folder / FILE, content, files.SECRET)
+        return offer
+
+    def _ask_owner(self, offer: Offer, record: LookRecord) -> None:
+        """Show the screen, and enter what the owner answers at the terminal."""
+        self._say(record.screen)
+        answer = input("Take part? yes, no, or later [later]: ").strip().lower()
+        with self._state.answering() as answers:
+            if answer in ("y", "yes"):
+                answers.record(offer, "accepted")
+            elif answer in ("n", "no"):
+                answers.record(offer, "declined")
+
+
+def _text(screen: Screen) -> str:
+    written = io.StringIO()
+    screen.print(Console(file=written, width=WIDTH, color_system=None, highlight=False))
+    return written.getvalue()

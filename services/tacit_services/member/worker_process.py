@@ -1,0 +1,54 @@
+"""The process of a member's worker, as its member starts it."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+from tacit_services import python_child
+from tacit_services.children.processes import Child
+from tacit_services.member.data_ledger import DataLedger
+from tacit_services.member.member_state import Membership, MemberState
+from tacit_services.member.worker import definition_of
+from tacit_services.offers.offer import FILE
+
+_HTTPS = 443
+
+
+def worker_process(
+    state: MemberState, membership: Membership, ledger: DataLedger, run: str
+) -> Child:
+    """Return the process that works in `run`, not started; the ledger is lent to it.
+
+    Raises TacitError where the rows cannot be read as the run reads them, or the ledger is in use.
+    """
+    source = definition_of(state, run).source
+    owned = source.owned(membership.number)
+    assert owned is not None  # a federation's data is somebody's own
+    loan = ledger.loan(owned)
+    place = urlsplit(membership.url)
+    folder = state.run(run)
+    tls = state.tls
+    variables = {
+        "TACIT_RUN_FILE": str(folder / FILE),
+        "TACIT_RUN_ID": run,
+        "TACIT_BROKER": f"{_in_address(place.hostname or '')}:{place.port or _HTTPS}",
+        "TACIT_TLS_CA": str(tls.ca),
+        "TACIT_TLS_CERT": str(tls.cert),
+        "TACIT_TLS_KEY": str(tls.key),
+        "TACIT_IDENTITIES": str(folder / "identities"),
+        "TACIT_IDENTITY": str(membership.number),
+        "TACIT_HEALTH_FILE": str(folder / "health.json"),
+        "TACIT_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    if membership.policy is not None:
+        variables["TACIT_POLICY"] = membership.policy
+    command = python_child.command(
+        "tacit_services.member.worker", str(state.folder), run, loan.text()
+    )
+    log = folder / "worker.log"
+    return Child(f"run {run}", command, variables, log, inherits=loan.descriptors)
+
+
+def _in_address(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
