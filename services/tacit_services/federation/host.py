@@ -19,29 +19,21 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
-from cryptography import x509
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.security import HTTPAuthorizationCredentials
 
 from tacit.errors import ConfigError
 from tacit_services.children.processes import Child, restart_if_dead, stopping
-from tacit_services.enrollment import certificates
-from tacit_services.enrollment.authority import (
-    CA,
-    CERTIFICATE,
-    KEY,
-    RENEW_DAYS,
-    CertificateAuthority,
-)
+from tacit_services.enrollment.authority import CA, CERTIFICATE, KEY, CertificateAuthority
 from tacit_services.enrollment.join_tokens import JoinTokens
 from tacit_services.federation import federation_settings
 from tacit_services.federation.audit_log import AuditLog
-from tacit_services.federation.broker import FederationBroker, aggregator_name
+from tacit_services.federation.broker import FederationBroker, certified
 from tacit_services.federation.federation_rest import (
     PEOPLE,
     authority_routes,
@@ -54,8 +46,8 @@ from tacit_services.federation.federation_rest import (
     result_routes,
     run_routes,
 )
-from tacit_services.federation.federation_settings import FederationSettings
 from tacit_services.federation.file_pool import FilePool
+from tacit_services.enrollment.acl import aggregator_name
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.member_desk import MemberDesk, member_of_request
 from tacit_services.federation.members import Members
@@ -64,7 +56,7 @@ from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
 from tacit_services.federation.run_records import RunRecord, RunRecords
 from tacit_services.federation.run_sockets import RunSockets
-from tacit_services.federation.store import start_federation_store
+from tacit_services.federation.store import FederationStore
 from tacit_services.federation.submissions import Submissions
 from tacit_services.federation.supervisor import Supervisor
 from tacit_services.offers.offer import FILE
@@ -113,28 +105,10 @@ class FederationFolder:
                 raise ConfigError(f"{self.path}: another process serves it") from error
             yield
 
-    def web_certificate(self) -> Path:
-        """Return the folder of the HTTPS server's certificate, made or made anew where need be."""
-        names = self.settings.names
-        authority = self.authority
-        with authority.locked():
-            bundle = authority.folder / WEB
-            if not (bundle / KEY).exists():
-                return authority.issue(WEB, names)
-            newest = x509.load_pem_x509_certificate((bundle / CERTIFICATE).read_bytes())
-            ends = certificates.due(newest, RENEW_DAYS)
-            if ends or set(certificates.hosts(newest)) != set(names):
-                return authority.renew(WEB, names)
-            return bundle
-
-    def aggregator_certificate(self, run: str) -> Path:
-        """Return the folder of the certificate of a run's aggregator, made where need be."""
-        name = aggregator_name(run)
+    def certificate(self, name: str, hosts: Sequence[str] = ()) -> Path:
+        """Return the folder of the certificate of `name`, made or renewed where need be."""
         with self.authority.locked():
-            bundle = self.authority.folder / name
-            if (bundle / KEY).exists():
-                return self.authority.renew(name)
-            return self.authority.issue(name)
+            return certified(self.authority, name, hosts)
 
 
 def serve(
@@ -147,8 +121,10 @@ def serve(
     folder = FederationFolder(path, flags)
     children: list[Child] = []
     with folder.locked(), ExitStack() as parts:
+        store = FederationStore(path / "store")
+        parts.callback(store.close)  # once its server was stopped
         interrupted = parts.enter_context(stopping(children))
-        host = Host(folder, children, parts)
+        host = Host(folder, store, children, parts)
         say(f"federation {path}: {folder.settings.url}/")
         if new_token:
             say(host.join_line())
@@ -160,21 +136,27 @@ def serve(
 class Host:
     """The parts of a running host, each built once, and closed by `parts` in order."""
 
-    def __init__(self, folder: FederationFolder, children: list[Child], parts: ExitStack) -> None:
+    def __init__(
+        self,
+        folder: FederationFolder,
+        store: FederationStore,
+        children: list[Child],
+        parts: ExitStack,
+    ) -> None:
         """Start everything. Raises TacitError."""
         self._folder = folder
         settings = folder.settings
         path = folder.path
         listener = bind(settings.listen)  # a port in use is better said before anything starts
-        web = folder.web_certificate()
+        web = folder.certificate(WEB, settings.names)
         self._tokens = JoinTokens(path / "members")
         self._audit = AuditLog(path / "audit.jsonl")
         members = Members(path / "members")
         people = People(path / "people")
         people.operator_token()
-        broker = FederationBroker(path / "broker", folder.authority)
+        broker = FederationBroker(path / "broker", folder.authority, settings.names)
         self._broker = broker.start(children)
-        self._store = _store(settings, path / "store", children)
+        self._store = settings.store or store.start(children).address
         self._rules = rules = broker.rules()
         parts.callback(rules.stop)
         records = RunRecords(path / "runs")
@@ -231,7 +213,7 @@ class Host:
         place = self._folder.path / "runs" / run
         state = place / "state"
         state.mkdir(exist_ok=True, mode=0o700)
-        bundle = self._folder.aggregator_certificate(run)
+        bundle = self._folder.certificate(aggregator_name(run))
         variables = {
             "TACIT_RUN_FILE": str(place / FILE),
             "TACIT_OFFER": str(place),
@@ -266,12 +248,6 @@ class _Names:
         """Return the name of a member's id; the id where nobody has it."""
         entry = self._members.get(member)
         return member if entry is None else entry.name
-
-
-def _store(settings: FederationSettings, place: Path, children: list[Child]) -> str:
-    if settings.store is not None:
-        return settings.store
-    return start_federation_store(place, children).address
 
 
 def _person_of(people: People) -> Callable[..., Person]:

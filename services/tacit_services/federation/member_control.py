@@ -11,7 +11,7 @@ from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.join_tokens import JoinTokens
 from tacit_services.federation.access import token_to_give
 from tacit_services.federation.audit_log import AuditLog
-from tacit_services.federation.broker import BrokerRules
+from tacit_services.federation.broker_rules import BrokerRules
 from tacit_services.federation.members import Members
 from tacit_services.federation.people import People, Person, Right
 from tacit_services.federation.submissions import Refused
