@@ -259,7 +259,10 @@ def _post(
     proxy = proxies.before(url)
     try:
         with httpx.Client(
-            verify=believed, trust_env=False, timeout=10.0, proxy=proxy and proxy.url
+            verify=believed,
+            trust_env=False,
+            timeout=10.0,
+            proxy=None if proxy is None else proxy.url,
         ) as client:
             answer = client.post(
                 f"{url.rstrip('/')}/v1/enroll",
