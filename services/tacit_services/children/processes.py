@@ -37,6 +37,8 @@ class Child:
     added to our own. A `lasting` one is a server, which never has its work done: it is started
     again even if it ended well. `inherits` are descriptors that a program (not a `tacit`) gets as
     they are: a lock that lasts until it has ended, too. `before` is called before every start.
+
+    A program ends with the thread that has started it, as Linux takes that for its parent.
     """
 
     name: str

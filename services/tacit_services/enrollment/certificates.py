@@ -6,6 +6,7 @@ edge's id.
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -60,6 +61,16 @@ def public_bytes(key: CertificatePublicKeyTypes) -> bytes:
     return key.public_bytes(
         serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
     )
+
+
+def key_digest(key: CertificatePublicKeyTypes) -> str:
+    """Return SHA-256 of a public key's DER form, in hex: how registers name keys."""
+    return hashlib.sha256(public_bytes(key)).hexdigest()
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """Return how people name a certificate: `sha256:` and its SHA-256 in hex."""
+    return f"sha256:{certificate.fingerprint(hashes.SHA256()).hex()}"
 
 
 def common_name(item: x509.Certificate | x509.CertificateSigningRequest) -> str:

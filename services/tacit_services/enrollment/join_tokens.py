@@ -31,8 +31,8 @@ class TokenRefusedError(ConfigError):
 class JoinToken:
     """One token, as the file has it.
 
-    uses: for how many machines it is; None: for any number. until: seconds since 1970; None: for
-    good. served: SHA-256 of the keys that it has served, in hex.
+    uses: for how many machines it is, where that is limited. until: its end in seconds since 1970,
+    if it has one. served: SHA-256 of the keys that it has served, in hex.
     """
 
     name: str

@@ -9,8 +9,9 @@ authority's key.
 from __future__ import annotations
 
 import logging
+import ssl
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Response
@@ -168,13 +169,27 @@ def create_app(registration: RegistrationAuthority) -> FastAPI:
     return app
 
 
-def web(app: FastAPI, server_folder: Path) -> http_server.HttpServer:
-    """Return an HTTPS server for `app`, with the certificate in the folder `server_folder`."""
+def web(
+    app: FastAPI,
+    server_folder: Path,
+    clients: Path | None = None,
+    origin: http_server.Origin = http_server.nobody_before,
+) -> http_server.HttpServer:
+    """Return an HTTPS server for `app`, with the certificate in the folder `server_folder`.
+
+    clients: certificates of the authorities whose clients may show one (client_certificate.py). A
+    client need not. None: no client is asked for one. origin: as HttpServer has it.
+    """
+    verified: dict[str, Any] = {}
+    if clients is not None:
+        verified = {"ssl_ca_certs": str(clients), "ssl_cert_reqs": ssl.CERT_OPTIONAL}
     return http_server.HttpServer(
         app,
+        origin=origin,
         timeout_graceful_shutdown=1,
         ssl_certfile=server_folder / CERTIFICATE,
         ssl_keyfile=server_folder / KEY,
+        **verified,
     )
 
 

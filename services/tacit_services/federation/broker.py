@@ -51,10 +51,10 @@ class FederationBroker:
     """
 
     def __init__(self, folder: Path, authority: CertificateAuthority, hosts: Sequence[str]) -> None:
-        """Prepare it; certificates of its own and of the host are made where there are none yet.
+        """Prepare it. Certificates of its own and of the host are made where there are none yet.
 
-        folder: FOLDER/broker. hosts: names and addresses by which members reach the host's port;
-        the broker's certificate is for these. Raises ConfigError.
+        folder: FOLDER/broker. hosts: names and addresses by which members reach the host's port.
+        The broker's certificate is for these. Raises ConfigError.
         """
         self._folder = folder
         self._authority = authority

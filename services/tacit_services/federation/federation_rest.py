@@ -13,7 +13,6 @@ from fastapi import APIRouter, Body, Depends, FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tacit_services.federation.file_pool import BadUpload, FilePool
 from tacit_services.federation.member_control import MemberControl
@@ -64,25 +63,25 @@ def authority_routes(authority: Authority) -> APIRouter:
 def offer_routes(desk: RunDesk, member: Callable[..., Member]) -> APIRouter:
     """Return what members may ask for. member: who asks; raises HTTPException."""
     router = APIRouter(prefix="/v1/offers", tags=["members"], responses=documented(401, 403))
-    Asker = Annotated[Member, Depends(member)]
+    known = Depends(member)  # not in an annotation: these are strings, which know no local name
 
     @router.get("", summary="The runs that are offered, and how each stands")
-    def offers(_: Asker) -> Response:
+    def offers(_: Member = known) -> Response:
         return document(desk.offered())
 
     @router.get("/{run}", summary="An offer, as its researcher signed it",
                 responses=documented(404))  # fmt: skip
-    def offer(_: Asker, run: str) -> Response:
+    def offer(run: str, _: Member = known) -> Response:
         return Response(desk.offer(run), media_type="application/json")
 
     @router.get("/{run}/files/{digest}", summary="A file that an offer refers to",
                 responses=documented(404))  # fmt: skip
-    def file(_: Asker, run: str, digest: str) -> Response:
+    def file(run: str, digest: str, _: Member = known) -> Response:
         return FileResponse(desk.file(run, digest), media_type=_BINARY)
 
     @router.put("/{run}/answer", status_code=204, summary="What this member's owner answers",
                 responses=documented(404, 409, 422))  # fmt: skip
-    def answer(asker: Asker, run: str, answering: Answering) -> Response:
+    def answer(run: str, answering: Answering, asker: Member = known) -> Response:
         desk.answer(run, asker.id, answering.model_dump())
         return Response(status_code=204)
 
@@ -92,18 +91,18 @@ def offer_routes(desk: RunDesk, member: Callable[..., Member]) -> APIRouter:
 def result_routes(desk: RunDesk, records: RunRecords, person: Callable[..., Person]) -> APIRouter:
     """Return the routes of runs' results. person: as of `run_routes`, which come after these."""
     router = APIRouter(prefix="/v1/runs", tags=["people"], responses=documented(401, 403))
-    Asker = Annotated[Person, Depends(person)]
+    known = Depends(person)
 
     @router.get("/{run}/results", summary="The files of a run's results",
                 responses=documented(404))  # fmt: skip
-    def results(by: Asker, run: str) -> Response:
+    def results(run: str, by: Person = known) -> Response:
         folder = records.results(desk.run(run, by).name)
         names = sorted(path for path in folder.glob("*") if path.is_file())
         return document([{"file": path.name, "bytes": path.stat().st_size} for path in names])
 
     @router.get("/{run}/results/{file}", summary="A file of a run's results",
                 responses=documented(404))  # fmt: skip
-    def result(by: Asker, run: str, file: str) -> Response:
+    def result(run: str, file: str, by: Person = known) -> Response:
         folder = records.results(desk.run(run, by).name)
         if file not in {path.name for path in folder.glob("*") if path.is_file()}:
             return problem(404, f"run {run}: has no result {file[:80]!r}")
@@ -115,34 +114,34 @@ def result_routes(desk: RunDesk, records: RunRecords, person: Callable[..., Pers
 def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) -> APIRouter:
     """Return what people may ask for. person: who asks, by their token; raises HTTPException."""
     router = APIRouter(prefix="/v1/runs", tags=["people"], responses=documented(401, 403))
-    Asker = Annotated[Person, Depends(person)]
+    known = Depends(person)
 
     @router.get("", summary="All runs that the token may see, and how each stands")
-    def runs(by: Asker) -> Response:
+    def runs(by: Person = known) -> Response:
         return document(desk.runs(by))
 
     @router.post("", status_code=201, summary="Submit a run: an offer whose files are uploaded",
                  responses=documented(409, 413, 422))  # fmt: skip
-    def submit(by: Asker, content: Annotated[dict[str, Any], Body()]) -> Response:
+    def submit(content: Annotated[dict[str, Any], Body()], by: Person = known) -> Response:
         return document(desk.submit(content, by), 201)
 
     @router.post("/{run}/stop", status_code=202, summary="End a run, with its results",
                  responses=documented(404, 422))  # fmt: skip
-    def stop(by: Asker, run: str, stopping: Stopping | None = None) -> Response:
+    def stop(run: str, stopping: Stopping | None = None, by: Person = known) -> Response:
         return document(desk.stop(run, by, (stopping or Stopping()).reason), 202)
 
     @router.post("/{run}/begin", status_code=202, summary="Begin with those who have consented",
                  responses=documented(404, 409))  # fmt: skip
-    def begin(by: Asker, run: str) -> Response:
+    def begin(run: str, by: Person = known) -> Response:
         return document(desk.begin(run, by), 202)
 
     @router.api_route("/{run}/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
-    async def read(by: Asker, request: Request, run: str, path: str) -> Response:
+    async def read(request: Request, run: str, path: str, by: Person = known) -> Response:
         desk.run(run, by)
         return await proxy.passed_on(request, run, path)
 
     @router.post("/{run}/{path:path}", include_in_schema=False)
-    async def write(by: Asker, request: Request, run: str, path: str) -> Response:
+    async def write(request: Request, run: str, path: str, by: Person = known) -> Response:
         desk.run(run, by)
         if not by.may(Right.RESEARCHER):
             return problem(403, "a reader's token changes nothing")
@@ -154,10 +153,10 @@ def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) ->
 def person_routes(person: Callable[..., Person]) -> APIRouter:
     """Return the route by which a person learns under which name and right they are known."""
     router = APIRouter(tags=["people"], responses=documented(401))
-    Asker = Annotated[Person, Depends(person)]
+    known = Depends(person)
 
     @router.get("/v1/me", summary="Whose token this is")
-    def me(by: Asker) -> Response:
+    def me(by: Person = known) -> Response:
         return document({"name": by.name, "right": by.right.name.lower()})
 
     return router
@@ -176,24 +175,24 @@ class Inviting(BaseModel):
 def member_routes(control: MemberControl, person: Callable[..., Person]) -> APIRouter:
     """Return the routes about members, people and tokens; to change them is the operator's."""
     router = APIRouter(prefix="/v1/members", tags=["people"], responses=documented(401, 403))
-    Asker = Annotated[Person, Depends(person)]
+    known = Depends(person)
 
     @router.get("", summary="Who is a member, and which tokens are open")
-    def listed(by: Asker) -> Response:
+    def listed(by: Person = known) -> Response:
         return document(control.listed(by))
 
     @router.post("/invite", status_code=201, summary="Make a token", responses=documented(422))
-    def invite(by: Asker, inviting: Inviting) -> Response:
+    def invite(inviting: Inviting, by: Person = known) -> Response:
         return document(control.invite(by, **inviting.model_dump()), 201)
 
     @router.post("/cancel/{name}", status_code=204, summary="Let a token be worth nothing",
                  responses=documented(404))  # fmt: skip
-    def cancel(by: Asker, name: str) -> Response:
+    def cancel(name: str, by: Person = known) -> Response:
         control.cancel(by, name)
         return Response(status_code=204)
 
     @router.post("/revoke/{name}", summary="End a membership", responses=documented(404))
-    def revoke(by: Asker, name: str) -> Response:
+    def revoke(name: str, by: Person = known) -> Response:
         return document(control.revoke(by, name))
 
     return router
@@ -202,15 +201,15 @@ def member_routes(control: MemberControl, person: Callable[..., Person]) -> APIR
 def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
     """Return the routes by which the files of an offer come to the host, before the offer."""
     router = APIRouter(prefix="/v1/files", tags=["people"], responses=documented(401, 403))
-    Asker = Annotated[Person, Depends(person)]
+    known = Depends(person)
 
     @router.head("/{digest}", summary="Whether a file is here", responses=documented(404))
-    def known(_: Asker, digest: str) -> Response:
+    def known(digest: str, _: Person = known) -> Response:
         return Response(status_code=404 if pool.path(digest) is None else 200)
 
     @router.put("/{digest}", status_code=204, summary="Upload a file, named by its SHA-256",
                 responses=documented(413, 422))  # fmt: skip
-    async def upload(by: Asker, request: Request, digest: str) -> Response:
+    async def upload(request: Request, digest: str, by: Person = known) -> Response:
         if not by.may(Right.RESEARCHER):
             return problem(403, "a reader's token uploads nothing")
         try:
@@ -222,13 +221,8 @@ def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
     return router
 
 
-def create_app(
-    routers: Iterable[APIRouter], hosts: Iterable[str], origin: Callable[[int], str | None]
-) -> FastAPI:
-    """Return the application of a host. hosts: further names under which it may be asked for.
-
-    origin: the address of the client whose connection comes from a port of the front door's.
-    """
+def create_app(routers: Iterable[APIRouter], hosts: Iterable[str]) -> FastAPI:
+    """Return the application of a host. hosts: further names under which it may be asked for."""
     app = FastAPI(
         title="tacit federation",
         version="1",
@@ -240,7 +234,6 @@ def create_app(
     app.add_middleware(KnownHosts, names=tuple(hosts))
     install(app, large=_large)
     app.add_middleware(Pace, free=lambda scope: scope["path"] == "/healthz")
-    app.add_middleware(_BehindDoor, origin=origin)
 
     @app.exception_handler(Refused)
     def refused(_: Request, error: Refused) -> Response:
@@ -253,20 +246,6 @@ def create_app(
     for router in routers:
         app.include_router(router)
     return app
-
-
-class _BehindDoor:
-    """Middleware that gives a request the address of the client whom the front door let in."""
-
-    def __init__(self, app: ASGIApp, origin: Callable[[int], str | None]) -> None:
-        self._app = app
-        self._origin = origin
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        client = scope.get("client")
-        if client and (address := self._origin(client[1])) is not None:
-            scope["client"] = (address, client[1])
-        await self._app(scope, receive, send)
 
 
 def _large(method: str, path: str) -> int | None:

@@ -29,6 +29,7 @@ from fastapi.security import HTTPAuthorizationCredentials
 
 from tacit.errors import ConfigError
 from tacit_services.children.processes import Child, restart_if_dead, stopping
+from tacit_services.enrollment.acl import aggregator_name
 from tacit_services.enrollment.authority import CA, CERTIFICATE, KEY, CertificateAuthority
 from tacit_services.enrollment.join_tokens import JoinTokens
 from tacit_services.federation import federation_settings
@@ -47,7 +48,6 @@ from tacit_services.federation.federation_rest import (
     run_routes,
 )
 from tacit_services.federation.file_pool import FilePool
-from tacit_services.enrollment.acl import aggregator_name
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.member_desk import MemberDesk, member_of_request
 from tacit_services.federation.members import Members
@@ -187,9 +187,8 @@ class Host:
                 run_routes(desk, RunProxy(sockets), person),
             ),
             settings.names,
-            lambda port: door.origin(port),
         )
-        inner = parts.enter_context(_https(app, folder, web))
+        inner = parts.enter_context(_https(app, folder, web, lambda port: door.origin(port)))
         supervisor.start()
         parts.callback(supervisor.close)
         door = FrontDoor(listener, self._broker.address, inner)
@@ -268,13 +267,19 @@ def _person_of(people: People) -> Callable[..., Person]:
 
 
 @contextmanager
-def _https(app: FastAPI, folder: FederationFolder, web: Path) -> Iterator[str]:
-    """Serve `app` at a loopback port in a thread of its own; yields the address."""
+def _https(
+    app: FastAPI, folder: FederationFolder, web: Path, origin: Callable[[int], str | None]
+) -> Iterator[str]:
+    """Serve `app` at a loopback port in a thread of its own; yields the address.
+
+    origin: the address of the client whose connection comes from a port of the front door's.
+    """
     settings = folder.settings
     listener = bind("127.0.0.1:0")
     host, port = listener.getsockname()[:2]
     server = http_server.HttpServer(
         app,
+        origin=origin,
         timeout_graceful_shutdown=1,
         ssl_certfile=settings.certificate or web / CERTIFICATE,
         ssl_keyfile=settings.key or web / KEY,

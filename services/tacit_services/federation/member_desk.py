@@ -1,38 +1,210 @@
 """`POST /v1/enroll` and `/v1/renew` of a federation: a machine becomes a member, and stays one.
 
-A machine shows a join token and a signing request; it gets a number, a name and a certificate. Its
+A machine shows a join token and a signing request. It gets a number, a name and a certificate; its
 key stays with it. Before its certificate ends, it gets another by showing that one.
 """
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+import logging
+from collections.abc import Callable
+from typing import Annotated
 
-from tacit_services.enrollment.authority import CertificateAuthority
-from tacit_services.enrollment.join_tokens import JoinTokens
-from tacit_services.federation.members import Member, Members
+from cryptography.hazmat.primitives.asymmetric import ec
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field
+
+from tacit.errors import ConfigError
+from tacit.shown import printable
+from tacit_services.enrollment import certificates, client_certificate
+from tacit_services.enrollment.authority import DAYS, RENEW_DAYS, CertificateAuthority, NameTaken
+from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError
+from tacit_services.federation.members import Member, Members, NotAdmittedError
+from tacit_services.transport.bearer import guarded
+from tacit_services.transport.problems import document, documented
+
+log = logging.getLogger("tacit.federation")
+VERSION_HEADER = "Tacit-Version"  # of a member's tacit, in its requests
+_VERSION = 40  # characters
+_BEARER = HTTPBearer(auto_error=False, description="a join token")
+
+
+class Joining(BaseModel):
+    """What a machine says that asks to become a member."""
+
+    model_config = ConfigDict(extra="forbid")
+    csr: str = Field(
+        min_length=1, max_length=3000, description="PEM (PKCS #10), P-256; its name is ignored"
+    )
+    name: str | None = Field(None, max_length=100, description="what people are to call it")
+    machine: str = Field(
+        "", max_length=100, description="of which a name is made where there is none"
+    )
+    version: str = Field("", max_length=_VERSION, description="of its tacit")
+
+
+class Renewing(BaseModel):
+    """What a member says that asks for another certificate of its key."""
+
+    model_config = ConfigDict(extra="forbid")
+    csr: str = Field(min_length=1, max_length=3000, description="PEM (PKCS #10), of the same key")
+
+
+class Joined(BaseModel):
+    """A member's id and name, its certificate, and the federation's authority."""
+
+    edge: str = Field(description="its id; the certificate's common name")
+    name: str
+    certificate: str = Field(description="PEM")
+    ca: str = Field(description="PEM")
+
+
+class Authority(BaseModel):
+    """The federation's certificate authority."""
+
+    ca: str = Field(description="PEM; a machine that joins compares its SHA-256")
 
 
 class MemberDesk:
     """The desk that decides who becomes a member; the certificate authority signs."""
 
     def __init__(
-        self, authority: CertificateAuthority, tokens: JoinTokens, members: Members
+        self,
+        authority: CertificateAuthority,
+        tokens: JoinTokens,
+        members: Members,
+        days: int = DAYS,
     ) -> None:
-        """authority: of FOLDER/ca, whose name for member N is edge-N."""
-        raise NotImplementedError
+        """authority: FOLDER/ca. days: for which a certificate is valid."""
+        self._authority = authority
+        self._tokens = tokens
+        self._members = members
+        self._days = days
+
+    def check(self, credentials: HTTPAuthorizationCredentials | None) -> None:
+        """Raise HTTPException (401) unless this is a join token whose time is not over."""
+        try:
+            self._tokens.check(_secret(credentials))
+        except TokenRefusedError as error:
+            raise HTTPException(401, str(error), {"WWW-Authenticate": "Bearer"}) from error
+
+    def enroll(self, token: str, asked: Joining) -> Joined:
+        """Make a machine a member, and sign its certificate.
+
+        The same key may ask again, so an answer that was lost can be had again. Raises
+        HTTPException. 403: the token is used up, expired or cancelled. 409: the name is taken, or
+        the member was revoked. 422: a signing request, or a name, that cannot be one.
+        """
+        key = _requested(asked.csr)
+        digest = certificates.key_digest(key)
+        with self._authority.locked():
+            try:
+                served = self._tokens.serve(token, digest)
+                member = self._members.admit(
+                    digest, asked.name, printable(asked.machine), printable(asked.version)
+                )
+            except TokenRefusedError as error:
+                raise HTTPException(403, str(error)) from error
+            except NotAdmittedError as error:
+                raise HTTPException(409, str(error)) from error
+            except ConfigError as error:
+                raise HTTPException(422, str(error)) from error
+            answer = self._signed(member, key)
+        log.info("%s is %r, by the token %r", member.id, member.name, served.name)
+        return answer
+
+    def renew(self, member: Member, csr: str) -> Joined:
+        """Sign another certificate of a member's key. Raises HTTPException: 409, 422."""
+        key = _requested(csr)
+        if certificates.key_digest(key) != member.key:
+            raise HTTPException(409, "csr: is of another key than the member's")
+        with self._authority.locked():
+            return self._signed(member, key)
 
     def router(self) -> APIRouter:
         """Return the routes `POST /v1/enroll`, `POST /v1/renew` and `GET /v1/ca`."""
-        raise NotImplementedError
+        routes = APIRouter()
+        # Not in an annotation: these are strings, which know no local name.
+        known = Depends(member_of_request(self._members))
+        routes.include_router(self._enrolment())
+
+        @routes.post(
+            "/v1/renew",
+            status_code=201,
+            response_model=Joined,
+            summary="Sign another certificate for a member, by the one that it shows",
+            responses=documented(401, 403, 409, 411, 413, 422),
+        )
+        def renew(request: Renewing, member: Member = known) -> Response:
+            return document(self.renew(member, request.csr).model_dump(), 201)
+
+        @routes.get("/v1/ca", response_model=Authority, summary="The federation's authority")
+        def authority() -> Response:
+            return document({"ca": self._ca()})
+
+        return routes
+
+    def _enrolment(self) -> APIRouter:
+        routes = APIRouter(route_class=guarded(_BEARER, self.check))
+
+        @routes.post(
+            "/v1/enroll",
+            status_code=201,
+            response_model=Joined,
+            summary="Make a machine a member",
+            responses=documented(401, 403, 409, 411, 413, 422),
+        )
+        def enroll(
+            credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
+            request: Joining,
+        ) -> Response:
+            return document(self.enroll(_secret(credentials), request).model_dump(), 201)
+
+        return routes
+
+    def _signed(self, member: Member, key: ec.EllipticCurvePublicKey) -> Joined:
+        try:
+            certificate = self._authority.standing(member.id, key)
+        except NameTaken as error:
+            raise HTTPException(409, str(error)) from error
+        if certificate is None or certificates.due(certificate, RENEW_DAYS):
+            certificate = self._authority.sign(member.id, key, self._days)
+        pem = certificates.pem(certificate).decode("ascii")
+        return Joined(edge=member.id, name=member.name, certificate=pem, ca=self._ca())
+
+    def _ca(self) -> str:
+        return certificates.pem(self._authority.certificate).decode("ascii")
 
 
-def member_of_request(members: Members) -> object:
-    """Return FastAPI's dependency that gives a request's `Member`, by its client certificate.
+def member_of_request(members: Members) -> Callable[[Request], Member]:
+    """Return what FastAPI's `Depends` takes for a request's `Member`, by its client certificate.
 
-    401 without a certificate, 403 for one of nobody, or of a member that was revoked.
+    It notes that the member was heard of. Raises HTTPException: 401 without a certificate, 403 for
+    that of nobody, or of a member that was revoked.
     """
-    raise NotImplementedError
+
+    def member(request: Request) -> Member:
+        certificate = client_certificate.shown(request.scope)
+        if certificate is None:
+            raise HTTPException(401, "a member's certificate is needed; tacit join gets one")
+        entered = members.get(certificate.name)
+        if entered is None or entered.key != certificate.key:
+            raise HTTPException(403, f"{certificate.name!r} is no member of this federation")
+        if entered.revoked is not None:
+            raise HTTPException(403, f"{entered.name!r} ({entered.id}) was revoked")
+        members.heard(entered.id, printable(request.headers.get(VERSION_HEADER, ""), _VERSION))
+        return entered
+
+    return member
 
 
-_ = Member
+def _secret(credentials: HTTPAuthorizationCredentials | None) -> str:
+    return "" if credentials is None else credentials.credentials
+
+
+def _requested(csr: str) -> ec.EllipticCurvePublicKey:
+    try:
+        return certificates.read_request(csr)[1]
+    except ValueError as error:
+        raise HTTPException(422, f"csr: {error}") from error

@@ -82,10 +82,10 @@ class Members:
     def admit(self, key: str, name: str | None, machine: str, version: str) -> Member:
         """Return the member with this key; a new one gets the next free number.
 
-        key: SHA-256 of its public key, in hex. name: what people are to call it; None: `machine`,
-        the name of its machine, with the first free number behind. The same key gets the same
+        key: SHA-256 of its public key, in hex. name: what people are to call it. Without one it is
+        called as its `machine`, with the first free number behind. The same key gets the same
         member again, under the name that it has. Raises NotAdmittedError where the name is taken,
-        or the member was revoked; ConfigError for what cannot be a name.
+        or the member was revoked, and ConfigError for what cannot be a name.
         """
         if name is not None:
             checked_human_name("name", name)
@@ -176,7 +176,7 @@ def _free_name(members: list[Member], name: str | None, machine: str) -> str:
                 f"the name {name!r} is taken by {holder.id}; choose another with --as"
             )
         return name
-    stem = machine if _fits(machine) else "member"
+    stem = machine if machine and _fits(machine) else "member"
     return next(
         candidate
         for number in itertools.count(1)

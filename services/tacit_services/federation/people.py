@@ -1,9 +1,9 @@
 """Who may ask a federation's host over REST, and with which rights.
 
-A person has a name and a secret token; the file keeps the token's digest only. `people.json` in
-FOLDER/people is {"format": 1, "people": [{"name", "right", "digest", "since", "until"}]}. Rights:
-an *operator* may do all that the host may; a *researcher* submits runs, and stops and sees their
-own; a *reader* sees.
+A person has a name and a secret token, of which the file keeps the digest only. `people.json` in
+FOLDER/people is {"format": 1, "people": [{"name", "right", "digest", "since", "until"}]}. An
+*operator* may do all that the host may. A *researcher* submits runs, and stops and sees their own.
+A *reader* sees.
 """
 
 from __future__ import annotations

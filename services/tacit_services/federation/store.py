@@ -27,7 +27,7 @@ class FederationStore:
     def start(self, children: list[Child]) -> StartedServer:
         """Start it, and enter it among `children`; returns its URL.
 
-        Raises ServiceError where an earlier server does not end, or the new one does not start;
+        Raises ServiceError where an earlier server does not end, or the new one does not start, and
         ConfigError for a folder that cannot be written.
         """
         try:

@@ -1,6 +1,6 @@
 """One port for MQTT and HTTPS: TLS is passed on unopened, to whom its client asks for.
 
-A TLS client says in its first message, in the clear, which protocols it speaks (ALPN). `mqtt` goes
+A TLS client names in its first message, in the clear, the protocols it speaks (ALPN). `mqtt` goes
 to the broker, everything else to the HTTPS server. Both see the client's own bytes, and so its own
 certificate. The door has no key, and reads nothing behind that first message.
 
@@ -72,7 +72,7 @@ class FrontDoor:
         https_address: str,
         limits: FrontLimits = LIMITS,
     ) -> None:
-        """listener: bound; it is the door's from now on. The addresses are HOST:PORT.
+        """listener: bound. It is the door's from now on. The addresses are HOST:PORT.
 
         The HTTPS server is at an address of the loopback interface; the broker need not be.
         """

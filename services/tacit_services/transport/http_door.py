@@ -24,6 +24,12 @@ from tacit_services.transport.http_connection import BoundedConnection
 log = logging.getLogger("tacit.http")
 _TICK = 0.5
 _BACKLOG = 512
+Origin = Callable[[int], str | None]
+
+
+def nobody_before(_port: int) -> str | None:
+    """Return that no other door is before this one."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +66,16 @@ class Guest:
 class Door:
     """The door at `listener`, in the running event loop.
 
-    make: a connection that calls what it is given when it is lost. tls: None for plain HTTP.
+    make: a connection that calls what it is given when it is lost, and of a client at that address,
+    where it is known. tls: None for plain HTTP. origin: the address of the client that comes from a
+    port of ours, where another door is before this one.
     """
 
     listener: socket.socket
-    make: Callable[[Callable[[], None]], BoundedConnection]
+    make: Callable[[Callable[[], None], str | None], BoundedConnection]
     tls: ssl.SSLContext | None
     limits: ClientLimits
+    origin: Origin
     _guests: set[Guest] = field(default_factory=set)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
@@ -94,14 +103,18 @@ class Door:
                 log.debug("no connection taken: %s", error)
                 await asyncio.sleep(0.05)
                 continue
-            self._let_in(client, str(peer[0]) if peer else "")  # a Unix socket's has no address
+            if peer:
+                self._let_in(client, str(peer[0]), self.origin(peer[1]))
+            else:  # a Unix socket's other end has no address
+                self._let_in(client, "", None)
             await asyncio.sleep(0)  # where many wait at the door, those that are in go on
 
-    def _let_in(self, client: socket.socket, address: str) -> None:
+    def _let_in(self, client: socket.socket, peer: str, origin: str | None) -> None:
         if len(self._guests) >= self.limits.connections and not self._make_room():
             client.close()
             return
-        guest = Guest(address, self.make(lambda: self._guests.discard(guest)))
+        connection = self.make(lambda: self._guests.discard(guest), origin)
+        guest = Guest(origin or peer, connection)
         self._guests.add(guest)
         guest.task = asyncio.get_running_loop().create_task(self._begin(guest, client))
         # A task that is cancelled before its first step closes nothing.

@@ -17,17 +17,28 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from tacit_services.logs import SeldomFilter
 from tacit_services.transport.http_connection import BoundedConnection
 from tacit_services.transport.http_door import ClientLimits, Door
+from tacit_services.transport.http_door import Origin as Origin
+from tacit_services.transport.http_door import nobody_before as nobody_before
 
 LIMITS = ClientLimits()
 
 
 class HttpServer(uvicorn.Server):
-    """uvicorn for `app`; `more` are further arguments of uvicorn.Config."""
+    """uvicorn for `app`. `more` are further arguments of uvicorn.Config.
 
-    def __init__(self, app: Any, limits: ClientLimits = LIMITS, **more: Any) -> None:
+    origin: whose connection comes from a port of ours, by a front door (`FrontDoor.origin`). With
+    `ssl_ca_certs` and `ssl_cert_reqs=ssl.CERT_OPTIONAL` clients may show a certificate of these
+    authorities, which is in the request's scope then (http_connection.py). A certificate of others
+    ends the connection.
+    """
+
+    def __init__(
+        self, app: Any, limits: ClientLimits = LIMITS, origin: Origin = nobody_before, **more: Any
+    ) -> None:
         options: dict[str, Any] = {"http": H11Protocol, "ws": "none", "access_log": False}
         super().__init__(uvicorn.Config(app, log_level="warning", **options | more))
         self._limits = limits
+        self._origin = origin
         self._seldom = SeldomFilter()  # whoever sends what is no HTTP causes a line each time
         self._doors: list[Door] = []
 
@@ -39,7 +50,13 @@ class HttpServer(uvicorn.Server):
             BoundedConnection, self.config, self.server_state, self.lifespan.state
         )
         for listener in sockets or []:
-            door = Door(listener, lambda lost: make(lost=lost), self.config.ssl, self._limits)
+            door = Door(
+                listener,
+                lambda lost, origin: make(lost=lost, origin=origin),
+                self.config.ssl,
+                self._limits,
+                self._origin,
+            )
             door.open()
             self._doors.append(door)
 

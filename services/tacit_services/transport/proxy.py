@@ -1,7 +1,7 @@
 """The way out through an organisation's HTTP proxy, for HTTPS and MQTT alike (CONNECT).
 
-The proxy sees the name and the port that are asked for, and TLS bytes. Whoever makes a connection
-passes the settings in; nothing here reads the environment.
+The proxy sees the name and the port that are asked for, and TLS bytes. Who makes a connection
+passes the settings in. Nothing here reads the environment.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Proxies:
     def parsed(cls, proxy: str | None, exempt: str = "") -> Proxies:
         """Return them for values of HTTPS_PROXY and NO_PROXY.
 
-        proxy: http://[USER:PASSWORD@]HOST[:PORT]; empty: no proxy. exempt: names, with all names
-        below them, addresses and networks, each with `:PORT` or without, ',' between; `*` is all.
+        proxy: http://[USER:PASSWORD@]HOST[:PORT], or nothing. exempt: names, with all names below
+        them, addresses and networks, each with `:PORT` or without, ',' between. `*` is all.
         Raises ConfigError, which shows no password.
         """
         entries = tuple(entry.strip().lower() for entry in exempt.split(",") if entry.strip())

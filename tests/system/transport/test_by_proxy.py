@@ -15,7 +15,7 @@ from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.tokens import TokenRegister
 from tacit_services.transport.address import bind
 from tacit_services.transport.front_door import FrontDoor
-from tacit_services.transport.mqtt import Connection
+from tacit_services.transport.mqtt import Connection, Inbound
 from tacit_services.transport.proxy import DIRECT, Proxies
 from tacit_services.transport.tls import Tls
 from tacit_services.worker.enroll import EnrolmentServer
@@ -80,12 +80,13 @@ def served(authority: CertificateAuthority) -> Iterator[str]:
 def exchanged(host: Host, proxies: Proxies) -> bytes:
     """Return what the aggregator hears of an edge that reaches the broker by `proxies`."""
     heard: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def hear(inbound: Inbound) -> None:
+        heard.put(inbound.payload)
+        inbound.done()
+
     aggregator = Connection(
-        host.address,
-        "a",
-        ["tacit/v1/r/up/+/+/+"],
-        lambda inbound: (heard.put(inbound.payload), inbound.done()),
-        tls=host.tls("aggregator"),
+        host.address, "a", ["tacit/v1/r/up/+/+/+"], hear, tls=host.tls("aggregator")
     )
     edge = Connection(
         host.address,
