@@ -204,7 +204,7 @@ def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
     known = Depends(person)
 
     @router.head("/{digest}", summary="Whether a file is here", responses=documented(404))
-    def known(digest: str, _: Person = known) -> Response:
+    def is_here(digest: str, _: Person = known) -> Response:
         return Response(status_code=404 if pool.path(digest) is None else 200)
 
     @router.put("/{digest}", status_code=204, summary="Upload a file, named by its SHA-256",
