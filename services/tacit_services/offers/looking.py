@@ -23,11 +23,11 @@ from tacit.errors import OwnersError, TacitError
 from tacit.models import Model
 from tacit_services.display.progress import SlowSteps
 from tacit_services.identity import own_ledgers
-from tacit_services.offers.consent import Standing
+from tacit_services.offers.consent import KeyStanding
 from tacit_services.offers.offer import Offer
-from tacit_services.offers.reading import CodeNeeded, definition_at_member
-from tacit_services.offers.spending import Spending, spending
-from tacit_services.offers.verdict import Kind
+from tacit_services.offers.offer_reading import CodeNeeded, definition_at_member
+from tacit_services.offers.run_cost import RunCost, run_cost
+from tacit_services.offers.verdict import RefusalKind
 from tacit_services.project import preview
 
 
@@ -47,7 +47,7 @@ class Columns:
 class Trouble:
     """Why a member cannot take part. words: for the owner alone."""
 
-    kind: Kind
+    kind: RefusalKind
     words: str
 
 
@@ -61,17 +61,17 @@ class Looked:
 
     offer: Offer
     site: Site
-    standing: Standing
+    standing: KeyStanding
     run: RunFile | None = None
     definition: Definition[Any] | None = None
     model: Model | None = None
     columns: Columns | None = None
-    spending: Spending | None = None
+    spending: RunCost | None = None
     notes: tuple[str, ...] = ()
     trouble: Trouble | None = None
 
 
-def look(offer: Offer, folder: Path, site: Site, standing: Standing) -> Looked:
+def look(offer: Offer, folder: Path, site: Site, standing: KeyStanding) -> Looked:
     """Return what an offer is, with its files in `folder`, and which columns it reads.
 
     Executes nothing and reads no row. An error becomes the result's `trouble`.
@@ -83,12 +83,12 @@ def look(offer: Offer, folder: Path, site: Site, standing: Standing) -> Looked:
         looked = replace(looked, run=run, definition=definition, model=definition.build_model())
         columns = _columns(run, site)
     except CodeNeeded as error:
-        return replace(looked, trouble=Trouble(Kind.CODE, str(error)))
+        return replace(looked, trouble=Trouble(RefusalKind.CODE, str(error)))
     except TacitError as error:
-        return replace(looked, trouble=Trouble(Kind.UNAVAILABLE, str(error)))
+        return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, str(error)))
     if columns.lacking:
         words = f"{site.data.name}: has no column {', '.join(map(repr, columns.lacking[:5]))}"
-        return replace(looked, columns=columns, trouble=Trouble(Kind.COLUMNS, words))
+        return replace(looked, columns=columns, trouble=Trouble(RefusalKind.COLUMNS, words))
     return replace(looked, columns=columns)
 
 
@@ -109,11 +109,11 @@ def with_rows(looked: Looked, home: Path, slow: SlowSteps) -> Looked:
             owned = definition.source.owned(number)
             data = None if owned is None else own_ledgers.standing(owned, number, home)
     except OwnersError as error:
-        return replace(looked, trouble=Trouble(Kind.UNAVAILABLE, error.for_owner))
+        return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, error.for_owner))
     except TacitError as error:
-        return replace(looked, trouble=Trouble(Kind.UNAVAILABLE, str(error)))
+        return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, str(error)))
     history = () if data is None else data.history
-    return replace(looked, notes=tuple(notes), spending=spending(definition, number, history))
+    return replace(looked, notes=tuple(notes), spending=run_cost(definition, number, history))
 
 
 def _columns(run: RunFile, site: Site) -> Columns:

@@ -22,7 +22,7 @@ def process(name: str, log: Path, **settings: object) -> Iterator[subprocess.Pop
     variables = {f"TACIT_{key.upper()}": str(value) for key, value in settings.items()}
     with log.open("wb") as out:
         child = subprocess.Popen(
-            [sys.executable, "-m", "tacit_services.offers.processes", name],
+            [sys.executable, "-m", "tacit_services.offers.offered_services", name],
             env=environment(XDG_DATA_HOME=str(log.parent / "home"), **variables),
             stdout=out,
             stderr=out,

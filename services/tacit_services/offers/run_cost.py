@@ -10,7 +10,7 @@ from tacit.privacy.accounting import History, Spend, epsilon_pld
 
 
 @dataclass(frozen=True, slots=True)
-class Spending:
+class RunCost:
     """What a run may cost, at the run's δ.
 
     private: whether there is a guarantee; without one, nothing else counts. releases: the most that
@@ -28,18 +28,18 @@ class Spending:
     after: float
 
 
-def spending(definition: Definition[Any], number: int, history: History) -> Spending:
+def run_cost(definition: Definition[Any], number: int, history: History) -> RunCost:
     """Return what a run may cost at most at worker `number`, whose data has spent `history`."""
     plan = definition.plans.plan(number)
     before = epsilon_pld(history, plan.delta) if history else 0.0
     releases = plan.pushes_left(())
     if releases is None:
-        return Spending(False, plan.delta, 0, 0.0, plan.epsilon, before, before)
+        return RunCost(False, plan.delta, 0, 0.0, plan.epsilon, before, before)
     if not plan.passes:
         traits = definition.traits
         releases = min(releases, definition.run.updates * traits.uploads * traits.steps)
     spend = Spend(plan.charged_rate, plan.noise_multiplier, releases, plan.mechanism)
-    return Spending(
+    return RunCost(
         private=True,
         delta=plan.delta,
         releases=releases,

@@ -1,4 +1,4 @@
-"""The services of one offered run, as processes: `python -m tacit_services.offers.processes NAME`.
+"""The services of one offered run: `python -m tacit_services.offers.offered_services NAME`.
 
 NAME is `aggregator` or `edge`. Both read TACIT_OFFER, a folder with `offer.json` and the offer's
 files, beside the settings that they always have. An edge's number in the federation is its
@@ -18,7 +18,7 @@ from tacit_services import launch, logs
 from tacit_services.aggregator.main import main as serve
 from tacit_services.edge.main import main as work
 from tacit_services.offers.offer import OFFER
-from tacit_services.offers.reading import definition_at_host, definition_at_member, read_offer
+from tacit_services.offers.offer_reading import definition_at_host, definition_at_member, read_offer
 from tacit_services.settings import AggregatorSettings, EdgeSettings, read_settings
 
 
