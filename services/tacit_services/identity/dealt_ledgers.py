@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-from contextlib import closing
+from collections.abc import Iterable
+from contextlib import closing, suppress
 from pathlib import Path
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.history import History, beyond
-from tacit.privacy.ledger import Ledger, read_chains
+from tacit.privacy.ledger import Ledger, locked_chains, read_chains, read_lifetime_orders
 from tacit_services.disk import files
 from tacit_services.identity.data_register import DataRecord
 from tacit_services.identity.ledger_place import LedgerPlace
@@ -33,16 +34,22 @@ def started(folder: Path, entry: DataRecord, slot: str) -> Path:
     """Return the ledger of `slot`. One that is new begins with what may have been spent before."""
     path = ledger_of(folder, entry, slot)
     if not path.exists():
-        begin(path, entry.id, before(folder, entry))
+        begin(path, entry.id, before(folder, entry), order(_sources(folder, entry)))
     return path
 
 
-def begin(path: Path, dataset: str, history: History) -> None:
-    """Make a ledger that has spent `history`, whole or not at all."""
+def begin(path: Path, dataset: str, history: History, order: int | None) -> None:
+    """Make a ledger that has spent `history`, whole or not at all.
+
+    order: the Rényi order of the data's lifetime; None: it was not fixed yet.
+    """
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = path.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     _charge(fresh, dataset, history)
+    if order is not None:
+        with closing(Ledger(fresh, dataset)) as ledger:
+            ledger.lifetime_order(order)
     fresh.rename(path)
     files.sync(path.parent)
 
@@ -61,15 +68,33 @@ def _charge(path: Path, dataset: str, history: History) -> None:
 
 def before(folder: Path, entry: DataRecord) -> History:
     """Return what an edge without a ledger in this dealing may have spent, at most."""
-    if entry.dealing:
-        return _earlier(folder, entry)
-    return most(folder, entry)
+    return beyond((), *map(history, _sources(folder, entry)))
 
 
 def most(folder: Path, entry: DataRecord) -> History:
     """Return an upper bound on what any edge spent: where it is dealt anew, each starts there."""
-    paths = present(folder, entry).values()
-    return beyond((), _earlier(folder, entry), *map(history, paths))
+    return beyond((), *map(history, all_of(folder, entry)))
+
+
+def all_of(folder: Path, entry: DataRecord) -> list[Path]:
+    """Return the ledgers of the present dealing, and the one that they started from."""
+    return [*_earlier(folder, entry), *present(folder, entry).values()]
+
+
+def _sources(folder: Path, entry: DataRecord) -> list[Path]:
+    """Return the ledgers that a new one of this dealing must not be below."""
+    if entry.dealing:
+        return _earlier(folder, entry)
+    return all_of(folder, entry)
+
+
+def order(paths: Iterable[Path]) -> int | None:
+    """Return the Rényi order of the lifetime of data with these ledgers; None: none was fixed yet.
+
+    Of several it is the smallest, a function of orders that were fixed before.
+    """
+    orders = (each for path in paths for each in read_lifetime_orders(path).values())
+    return min(orders, default=None)
 
 
 def owed(folder: Path, entry: DataRecord, slot: str, others: list[str]) -> History:
@@ -89,10 +114,10 @@ def raise_to(folder: Path, entry: DataRecord, slot: str, others: list[str]) -> N
             _charge(path, entry.id, owed(folder, entry, slot, others))
 
 
-def _earlier(folder: Path, entry: DataRecord) -> History:
+def _earlier(folder: Path, entry: DataRecord) -> list[Path]:
     if entry.before is None:
-        return ()
-    return history(folder / entry.before)
+        return []
+    return [folder / entry.before]
 
 
 def spent(root: Path, entry: DataRecord | None) -> bool:
@@ -105,10 +130,25 @@ def spent(root: Path, entry: DataRecord | None) -> bool:
 
 def history(path: Path) -> History:
     """Return what this ledger has spent; nothing where it is not there."""
-    chains = read_chains(path) if path.exists() else ()
+    if not path.exists():
+        return ()
+    _settle(path)
+    chains = read_chains(path)
     if chains:
         return chains[0].history()
     return ()
+
+
+def _settle(path: Path) -> None:
+    """Take back what a killed edge has left half done, which nobody else does before it is read.
+
+    Where the ledger is in use, the edge that uses it has done so.
+    """
+    journal = Path(f"{path}-journal")
+    if not journal.exists() or not any(journal.read_bytes()[:8]):
+        return
+    with suppress(PrivacyError), LedgerPlace(path).locked(), locked_chains(path):
+        pass
 
 
 def refuse_in_use(folder: Path, name: str, *locks: str) -> None:

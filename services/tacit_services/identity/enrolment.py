@@ -44,9 +44,9 @@ class Enrolment:
     owner: bytes
     ledgers: dict[str, LedgerRecord]
 
-    def note(self, dataset: str, ledger: Ledger) -> None:
-        """Write how far the ledger of `dataset` has come, durably. Raises OSError."""
-        newest = self.ledgers | {dataset: LedgerRecord(ledger.lineage, ledger.charged())}
+    def note(self, record: str, ledger: Ledger) -> None:
+        """Write how far a ledger has come, under the name `record`, durably. Raises OSError."""
+        newest = self.ledgers | {record: LedgerRecord(ledger.lineage, ledger.charged())}
         ledgers = {
             name: {
                 "lineage": record.lineage.hex(),

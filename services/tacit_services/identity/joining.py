@@ -51,7 +51,8 @@ def join(home: Path, first: str, second: str) -> DataRecord:
             _take_sketches(root, survivor, absorbed)
             joined = replace(_with(survivor, absorbed), number=survivor.number + 1, edges={})
             place = root / survivor.id / str(joined.number) / "joined.db"
-            dealt_ledgers.begin(place, survivor.id, _composition(root, survivor, absorbed))
+            spent, order = _composition(root, survivor, absorbed)
+            dealt_ledgers.begin(place, survivor.id, spent, order)
             joined = replace(joined, before=f"{joined.number}/joined.db")
             data_register.write(root / survivor.id, joined)
             return joined
@@ -59,8 +60,11 @@ def join(home: Path, first: str, second: str) -> DataRecord:
         raise PrivacyError(f"ledgers {root}: {error}") from error
 
 
-def _composition(root: Path, *entries: DataRecord) -> History:
-    return tuple(spend for entry in entries for spend in dealt_ledgers.most(root / entry.id, entry))
+def _composition(root: Path, *entries: DataRecord) -> tuple[History, int | None]:
+    """Return what a unit of all entries may have spent, and the order of its lifetime."""
+    spent = [spend for entry in entries for spend in dealt_ledgers.most(root / entry.id, entry)]
+    paths = [path for entry in entries for path in dealt_ledgers.all_of(root / entry.id, entry)]
+    return tuple(spent), dealt_ledgers.order(paths)
 
 
 def _entry_of(root: Path, name: str) -> DataRecord:

@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tacit.errors import PrivacyError
+
+
+@dataclass(frozen=True, slots=True)
+class HeldLock:
+    """A file that this process has open and locked.
+
+    A child that inherits the descriptor has the lock as well, for as long as either lives.
+    """
+
+    path: Path
+    descriptor: int
+    shared: bool = False  # whether others may have it, too
+
+    def check(self) -> None:
+        """Raise PrivacyError unless this process has the lock, by a descriptor of this number."""
+        if self.shared:
+            kind = fcntl.LOCK_SH
+        else:
+            kind = fcntl.LOCK_EX
+        try:
+            ours = os.fstat(self.descriptor)
+            if not os.path.samestat(ours, self.path.stat()):
+                raise BlockingIOError
+            fcntl.flock(self.descriptor, kind | fcntl.LOCK_NB)  # it stays, where it is ours
+        except OSError as error:
+            raise PrivacyError(
+                f"lock {self.path}: no member has it for this process; only a member starts one "
+                f"that charges its ledger"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +77,7 @@ class LedgerPlace:
                 )
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def locked(self) -> Iterator[HeldLock]:
         """Lock the ledger, whether it exists or not, until the end of the block.
 
         Raises PrivacyError where another process has it.
@@ -67,4 +97,4 @@ class LedgerPlace:
                     f"ledger {self.path}: an edge is using it, and two would spend one budget "
                     f"(TACIT_LEDGER: a file for each)"
                 ) from error
-            yield
+            yield HeldLock(Path(lock.name), lock.fileno())

@@ -38,7 +38,7 @@ import fcntl
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tacit.datasets.own.own_rows import EDGE
@@ -52,10 +52,14 @@ from tacit_services.identity import (
     edge_slots,
     joining,
     kinship,
+    lineage,
     sketch_files,
 )
 from tacit_services.identity.data_register import DataRecord
+from tacit_services.identity.folder import Identity
 from tacit_services.identity.kinship import Apart, Kin, NotApart
+from tacit_services.identity.ledger_loan import LedgerLoan, LifetimeBound
+from tacit_services.identity.ledger_place import HeldLock, LedgerPlace
 from tacit_services.identity.sketch_files import PartSketches
 
 _ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
@@ -65,13 +69,15 @@ _ANY_EDGE = re.escape(EDGE)  # in a name, as a pattern
 class LedgerLocation:
     """A ledger's file, and what it calls the data. continues: whose it was; None: it begins.
 
-    apart: known data that has the same units, and is of others, as the owner says.
+    apart: known data that has the same units, and is of others, as the owner says. lock: while it
+    lasts, nothing deals this data in another way.
     """
 
     path: Path
     dataset: str
     continues: str | None = None
     apart: tuple[Apart | NotApart, ...] = ()
+    lock: HeldLock | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +151,32 @@ def _placed(owned: Owned, number: int, root: Path, stack: ExitStack) -> LedgerLo
         lock = stack.enter_context((folder / dealt_ledgers.DEALT).open("ab"))
         fcntl.flock(lock, fcntl.LOCK_SH)
         apart = kinship.apart(root, owned, edge_slots.sketches(folder, owned, slot, drawn))
-        return LedgerLocation(path, entry.id, None if earlier is None else earlier.names[0], apart)
+        continues = None if earlier is None else earlier.names[0]
+        dealt = HeldLock(folder / dealt_ledgers.DEALT, lock.fileno(), shared=True)
+        return LedgerLocation(path, entry.id, continues, apart, dealt)
+
+
+@contextmanager
+def lent(
+    identity: Identity, owned: Owned, home: Path, bound: LifetimeBound
+) -> Iterator[tuple[LedgerLocation, LedgerLoan]]:
+    """Hold the ledger of a member's data until the end of the block, for its workers.
+
+    The data of a member is one edge with a file of its own, number 0 in every federation: its
+    ledger belongs to it, with every identity. Raises PrivacyError where another member or run has
+    the data, and as `place` and `lineage.lent`. Raises ConfigError and DataError as `place`.
+    """
+    mine = replace(owned, dealing="")
+    with held([mine], home) as (origin,), opened(mine, 0, home) as location:
+        place = LedgerPlace(location.path)
+        # Of each dealing: a new one has another ledger, which begins with what was spent before.
+        record = str(location.path.relative_to(home / "ledgers"))
+        with lineage.lent(identity, place, location.dataset, bound, record) as loan:
+            assert location.lock is not None
+            yield (
+                replace(location, continues=origin.continues),
+                replace(loan, locks=(*loan.locks, location.lock)),
+            )
 
 
 def standing(owned: Owned, number: int, home: Path) -> DataSpending:
@@ -399,7 +430,8 @@ def _redealt(folder: Path, entry: DataRecord, owned: Owned) -> DataRecord:
     before = None
     if spent := dealt_ledgers.most(folder, entry):
         before = f"{number}/before.db"
-        dealt_ledgers.begin(folder / before, entry.id, spent)
+        order = dealt_ledgers.order(dealt_ledgers.all_of(folder, entry))
+        dealt_ledgers.begin(folder / before, entry.id, spent, order)
     return replace(entry, dealing=owned.dealing, number=number, before=before, edges={})
 
 

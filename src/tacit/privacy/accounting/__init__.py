@@ -13,12 +13,14 @@ from tacit.privacy.accounting.epsilon import (
     rdp_vector,
 )
 from tacit.privacy.accounting.history import History, Spend, merged
+from tacit.privacy.accounting.lifetime import Lifetime
 from tacit.privacy.accounting.privacy_losses import ORDERS
 
 __all__ = [
     "ORDERS",
     "TAIL",
     "History",
+    "Lifetime",
     "RunningRdp",
     "Spend",
     "calibrate",

@@ -11,6 +11,7 @@ chosen. B is what (ε, δ) leaves at that order.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy.accounting.epsilon import TAIL, rdp_vector
@@ -98,6 +99,19 @@ class RenyiFilter:
             )
         self._add(spend)
 
+    def left(self, spend: Spend) -> int:
+        """Return how many more releases like one of `spend` it accepts."""
+        single = replace(spend, count=1)
+        if not self.accepts(single):
+            return 0
+        cost = self._cost(single)
+        most = self._remaining
+        if cost:
+            most = min(most, int((self.budget - self.spent) / cost))
+        while not self.accepts(replace(spend, count=most)):  # a last bit of the division
+            most -= 1
+        return max(most, 1)
+
     def _add(self, spend: Spend) -> None:
         self.spent += self._cost(spend)
         self._remaining -= spend.count
@@ -106,6 +120,16 @@ class RenyiFilter:
         if spend.count:
             return spend.count * float(rdp_vector(spend)[self._index])
         return 0.0
+
+
+def steadiest_order(epsilon: float, delta: float) -> int:
+    """Return the order at which (epsilon, delta) pays for the most Gaussian releases.
+
+    The divergence of a Gaussian mechanism at order α is α/(2z²) for every z. So it is the order
+    with the largest B(α)/α, a function of these two public numbers alone.
+    """
+    orders: list[int] = ORDERS
+    return max(orders, key=lambda order: _budget(epsilon, delta, order) / order)
 
 
 def _budget(epsilon: float, delta: float, order: int) -> float:

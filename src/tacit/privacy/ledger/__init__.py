@@ -1,5 +1,21 @@
 """A dataset's charges: durable, chained."""
 
-from tacit.privacy.ledger.durable import UNCHARGED, Charged, Ledger, locked_chains, read_chains
+from tacit.privacy.ledger.durable import (
+    UNCHARGED,
+    Charged,
+    Ledger,
+    locked_chains,
+    read_chains,
+    read_lifetime_orders,
+)
+from tacit.privacy.ledger.shared import SharedLedger
 
-__all__ = ["UNCHARGED", "Charged", "Ledger", "locked_chains", "read_chains"]
+__all__ = [
+    "UNCHARGED",
+    "Charged",
+    "Ledger",
+    "SharedLedger",
+    "locked_chains",
+    "read_chains",
+    "read_lifetime_orders",
+]

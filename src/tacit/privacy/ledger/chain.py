@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tacit.privacy.accounting import History, Spend, merged
@@ -41,6 +42,10 @@ class Charge:
         q = self.sampling_rate.hex()
         z = self.noise_multiplier.hex()
         return LedgerRow(session, q, z, self.mechanism, self.secret, self.count, b"")
+
+    def spend(self) -> Spend:
+        """Return the charge as the accountant counts it; z is 0 where noise is not secret."""
+        return self.row(b"").spend()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +105,7 @@ class Chain:
         Raises ValueError, naming the first row that does not fit.
         """
         head = first_head(self.lineage, self.dataset)
-        count = 0
-        for number, entry in enumerate(self.rows, 1):
-            if type(entry.count) is not int or entry.count < 1 or len(entry.session) != NONCE:
-                raise ValueError(f"row {number} of {self.dataset}: no charge can have written it")
-            if count + entry.count > self.count:  # before the work: a changed count may say 2^60
-                raise ValueError(
-                    f"row {number} of {self.dataset}: more charges than the ledger's {self.count}"
-                )
-            head = next_head(head, count, entry)
-            count += entry.count
-            if head != entry.head:
-                raise ValueError(
-                    f"row {number} of {self.dataset}: the chain is broken, it or one before was "
-                    f"changed"
-                )
+        count, head = walked(self.dataset, self.rows, 0, head, self.count)
         if (count, head) != (self.count, self.head):
             raise ValueError(
                 f"{self.dataset}: the rows end after {count} charges, the chain after {self.count}"
@@ -167,6 +158,28 @@ def next_head(head: bytes, number: int, entry: LedgerRow, count: int | None = No
     for n in range(number, number + (entry.count if count is None else count)):
         head = hashlib.sha256(head + n.to_bytes(8) + fields).digest()
     return head
+
+
+def walked(
+    dataset: str, rows: Sequence[LedgerRow], count: int, head: bytes, most: int, first: int = 1
+) -> tuple[int, bytes]:
+    """Recompute the heads of `rows`, which follow the first `count` charges, whose head is `head`.
+
+    most: charges that there may be at their end. first: the number of the first row. Returns the
+    count and the head at the end. Raises ValueError, naming the first row that does not fit.
+    """
+    for number, entry in enumerate(rows, first):
+        if type(entry.count) is not int or entry.count < 1 or len(entry.session) != NONCE:
+            raise ValueError(f"row {number} of {dataset}: no charge can have written it")
+        if count + entry.count > most:  # before the work: a changed count may say 2^60
+            raise ValueError(f"row {number} of {dataset}: more charges than the ledger's {most}")
+        head = next_head(head, count, entry)
+        count += entry.count
+        if head != entry.head:
+            raise ValueError(
+                f"row {number} of {dataset}: the chain is broken, it or one before was changed"
+            )
+    return count, head
 
 
 def _fields(*values: bytes) -> bytes:

@@ -44,11 +44,14 @@ from tacit.privacy.ledger.file import (
     DAMAGE,
     check_format,
     create,
+    create_shared,
     drop_row,
+    fixed_order,
     gather_into_one_file,
     keep_journal,
     read_all_chains,
     read_chain,
+    read_orders,
     reason,
     write_row,
 )
@@ -83,6 +86,9 @@ class Ledger:
     [0.0, 1.2]
     """
 
+    pays_ahead = True  # whether a message's commit may charge what follows it
+    _patience = 10.0  # seconds to wait while another process has the file
+
     def __init__(self, path: Path | str, dataset: str, *, lineage: bytes | None = None) -> None:
         """Open or create the ledger at `path` for `dataset`, and verify its chain.
 
@@ -100,17 +106,21 @@ class Ledger:
                 raise ValueError("is missing or empty, but this data has been trained on")
             if Path(path).is_file():
                 check_format(Path(path))
-            self._db = sqlite3.connect(path, isolation_level=None, timeout=10.0)
+            self._db = sqlite3.connect(path, isolation_level=None, timeout=self._patience)
             with ExitStack() as undo:
                 undo.callback(self._db.close)
                 chain = self._prepared(lineage)
                 chain.verify()
-                self._history = chain.history()
+                self._take(chain)
                 undo.pop_all()
         except (*DAMAGE, OSError) as error:
             raise PrivacyError(
                 f"ledger {path}: {error}; refusing to train without its history"
             ) from error
+
+    def _take(self, chain: Chain) -> None:
+        """Begin where `chain` ends. Raises ValueError or OverflowError as `Chain.history`."""
+        self._history = chain.history()
         self.lineage = chain.lineage
         self._rows = len(chain.rows)
         # What the file has, and how far of it releases have begun: all that others charged ahead.
@@ -152,19 +162,31 @@ class Ledger:
         """
         if ahead is not None:
             self._ahead_for(ahead)
+        with self._commit(ahead) as db:
+            yield db
+
+    @contextmanager
+    def _commit(self, charge: Charge | None) -> Iterator[sqlite3.Connection]:
+        """Commit what the block writes, and `charge`; raises as `transaction`."""
         try:
             self._db.execute("BEGIN IMMEDIATE")
             yield self._db
-            if ahead is None:
+            if charge is None:
                 moved = None
             else:
-                moved = self._write(ahead)
+                moved = self._write(charge)
             self._db.execute("COMMIT")
         except BaseException:  # whatever the block raises: an open transaction would lock the file
             self._roll_back()
             raise
         if moved is not None:
-            self._file, self._rows, self._last = moved
+            self._settle(*moved)
+
+    def _settle(self, end: Charged, rows: int, last: LedgerRow) -> None:
+        """Know what a commit has made true: where the chain ends, in which row, of this session."""
+        self._file = end
+        self._rows = rows
+        self._last = last
 
     def read(self, query: str, *values: Any) -> list[Any]:
         """Return the rows of a SELECT of messages. Raises sqlite3.Error."""
@@ -184,6 +206,29 @@ class Ledger:
         """
         return self._history
 
+    def run_history(self) -> History:
+        """Return what counts against the budget of this process's run: here everything."""
+        return self.history()
+
+    def lifetime_left(self, charge: Charge) -> int | None:
+        """Return how many more releases like one of `charge` the data's lifetime pays for.
+
+        None: it has no bound of its own, and the run's budget is for the whole history.
+        """
+        return None
+
+    def lifetime_order(self, order: int) -> int:
+        """Return the Rényi order at which this data's lifetime is bounded, for good.
+
+        It is fixed, durably, at `order` if it was not before. Raises PrivacyError.
+        """
+        try:
+            with self.transaction() as db:
+                create_shared(db)
+                return fixed_order(db, self._dataset, order)
+        except sqlite3.Error as error:
+            raise PrivacyError(f"ledger {self._path}: {error}") from error
+
     def charged(self) -> Charged:
         """Return the count and the head of this ledger, without what is `ahead`."""
         if self._begun.count:
@@ -198,7 +243,7 @@ class Ledger:
         if not position.count:
             return
         try:
-            chain = read_chain(self._db, self._dataset)
+            chain = self._chain()
             if chain.count < position.count:
                 raise ValueError(
                     f"it has {chain.count} releases, there were {position.count} before; an older "
@@ -218,14 +263,21 @@ class Ledger:
         Raises PrivacyError if they differ.
         """
         try:
-            chain = read_chain(self._db, self._dataset)
+            chain = self._chain()
             chain.verify()
-            if (chain.count, chain.head) != (self._file.count, self._file.head):
-                raise ValueError(
-                    f"has {chain.count} charges, this process has made it {self._file.count}"
-                )
+            self._compare(chain)
         except DAMAGE as error:
             raise PrivacyError(f"ledger {self._path}: {error}") from error
+
+    def _chain(self) -> Chain:
+        return read_chain(self._db, self._dataset)
+
+    def _compare(self, chain: Chain) -> None:
+        """Raise ValueError unless `chain`, from the file, is what this process has made it."""
+        if (chain.count, chain.head) != (self._file.count, self._file.head):
+            raise ValueError(
+                f"has {chain.count} charges, this process has made it {self._file.count}"
+            )
 
     def close(self) -> None:
         """Take back what is `ahead`, in one commit, and close the file; idempotent.
@@ -251,14 +303,18 @@ class Ledger:
                 "INSERT OR IGNORE INTO chain VALUES (?, ?, 0, ?)",
                 (self._dataset, new, first_head(new, self._dataset)),
             )
-        self._db.execute("COMMIT")
-        keep_journal(self._db)
-        chain = read_chain(self._db, self._dataset)
+        chain = read_chain(self._db, self._dataset)  # before another process may charge it
         if lineage not in (None, chain.lineage):
             raise ValueError(
                 f"is not the ledger that {self._dataset} was trained with here, but another one"
             )
+        self._enter(self._db, chain)
+        self._db.execute("COMMIT")
+        keep_journal(self._db)
         return chain
+
+    def _enter(self, db: sqlite3.Connection, chain: Chain) -> None:
+        """Write what an opening notes in the file, in the commit that opens it: nothing here."""
 
     def _ahead_for(self, charge: Charge) -> int:
         """Return how many releases like `charge` are ahead; others count as begun from now on."""
@@ -325,6 +381,22 @@ def read_chains(path: Path) -> list[Chain]:
 
     Raises DataError when there is no such file, PrivacyError when it cannot be read as a ledger.
     """
+    with _read(path) as db:
+        return read_all_chains(db)
+
+
+def read_lifetime_orders(path: Path) -> dict[str, int]:
+    """Return the order of every dataset in the ledger file at `path` whose lifetime has one.
+
+    Raises as `read_chains`.
+    """
+    with _read(path) as db:
+        return read_orders(db)
+
+
+@contextmanager
+def _read(path: Path) -> Iterator[sqlite3.Connection]:
+    """Let the block read one state of the file. Raises as `read_chains`."""
     if not path.is_file():
         raise DataError(f"ledger {path}: there is no such file")
     try:
@@ -335,7 +407,7 @@ def read_chains(path: Path) -> list[Chain]:
             # In one transaction, so that all is read at one moment although an edge goes on
             # charging.
             db.execute("BEGIN")
-            return read_all_chains(db)
+            yield db
     except (*DAMAGE, OSError) as error:
         raise PrivacyError(f"ledger {path}: {reason(error)}") from error
 

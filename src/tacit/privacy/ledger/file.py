@@ -4,6 +4,10 @@
 receipt yet, of every identity (`owner`, its random id) and run; tacit_services writes them, in one
 commit with the charges. `message.digest` is the SHA-256 of the envelope; one that is large lies in
 a file of its own, and `envelope` is NULL.
+
+A ledger that several processes charge has two tables more, which an earlier tacit passes over.
+`run_session` states which run each opening of the file was for. `lifetime` has the Rényi order at
+which the data's lifetime is bounded.
 """
 
 from __future__ import annotations
@@ -38,9 +42,18 @@ CREATE TABLE IF NOT EXISTS message (
     envelope BLOB, PRIMARY KEY (owner, run, seq)
 ) WITHOUT ROWID;
 """
+_SHARED_TABLES = """
+CREATE TABLE IF NOT EXISTS run_session (
+    dataset TEXT NOT NULL, run TEXT NOT NULL, session BLOB NOT NULL,
+    PRIMARY KEY (dataset, run, session)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS lifetime (
+    dataset TEXT PRIMARY KEY, renyi_order INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
 _SELECT_ROWS = """
 SELECT number, session, sampling_rate, noise_multiplier, mechanism, secret, count, head FROM entry
-WHERE dataset = ? ORDER BY number
+WHERE dataset = ? AND number >= ? ORDER BY number
 """
 # What reading altered bytes can raise.
 DAMAGE = (sqlite3.Error, ValueError, OverflowError, TypeError, AttributeError)
@@ -114,9 +127,18 @@ def create(db: sqlite3.Connection) -> None:
     """Make the tables of an empty file, within a transaction."""
     if not _is_empty(db):
         return
-    for statement in _TABLES.split(";"):  # not executescript, which would commit
-        db.execute(statement)
+    _make(db, _TABLES)
     db.execute(f"PRAGMA user_version = {_FORMAT}")
+
+
+def create_shared(db: sqlite3.Connection) -> None:
+    """Make the tables of a ledger that several processes charge, within a transaction."""
+    _make(db, _SHARED_TABLES)
+
+
+def _make(db: sqlite3.Connection, tables: str) -> None:
+    for statement in tables.split(";"):  # not executescript, which would commit
+        db.execute(statement)
 
 
 def _is_empty(db: sqlite3.Connection) -> bool:
@@ -152,11 +174,54 @@ def read_chain(db: sqlite3.Connection, dataset: str) -> Chain:
     ).fetchone()
     if stored is None:
         raise ValueError(f"has no charges of {dataset}, but this data has been trained on")
-    rows = db.execute(_SELECT_ROWS, (dataset,)).fetchall()
-    if any(row[0] != place or row[5] not in (0, 1) for place, row in enumerate(rows, 1)):
+    lineage, count, head = stored
+    return Chain(dataset, lineage, count, head, read_rows(db, dataset))
+
+
+def read_end(db: sqlite3.Connection, dataset: str) -> tuple[int, bytes]:
+    """Return where the chain of `dataset` ends: its count and head. Raises ValueError."""
+    stored = db.execute("SELECT count, head FROM chain WHERE dataset = ?", (dataset,)).fetchone()
+    if stored is None:
+        raise ValueError(f"has no charges of {dataset} any more")
+    count, head = stored
+    return count, head
+
+
+def read_rows(db: sqlite3.Connection, dataset: str, first: int = 1) -> tuple[LedgerRow, ...]:
+    """Return the rows of `dataset` from number `first` on.
+
+    Raises ValueError for rows that no charge can make.
+    """
+    rows = db.execute(_SELECT_ROWS, (dataset, first)).fetchall()
+    if any(row[0] != place or row[5] not in (0, 1) for place, row in enumerate(rows, first)):
         raise ValueError(f"{dataset}: a row is missing, or is one that no charge can have written")
-    entries = tuple(
+    return tuple(
         LedgerRow(s, q, z, m, bool(secret), n, head) for _, s, q, z, m, secret, n, head in rows
     )
-    lineage, count, head = stored
-    return Chain(dataset, lineage, count, head, entries)
+
+
+def sessions_of(db: sqlite3.Connection, dataset: str, run: str) -> frozenset[bytes]:
+    """Return the openings of the file that were for `run`."""
+    query = "SELECT session FROM run_session WHERE dataset = ? AND run = ?"
+    return frozenset(session for (session,) in db.execute(query, (dataset, run)))
+
+
+def write_session(db: sqlite3.Connection, dataset: str, run: str, session: bytes) -> None:
+    """Note that the opening `session` is for `run`."""
+    db.execute("INSERT INTO run_session VALUES (?, ?, ?)", (dataset, run, session))
+
+
+def fixed_order(db: sqlite3.Connection, dataset: str, order: int) -> int:
+    """Return the order at which this data's lifetime is bounded; it is `order` if none was yet."""
+    db.execute("INSERT OR IGNORE INTO lifetime VALUES (?, ?)", (dataset, order))
+    query = "SELECT renyi_order FROM lifetime WHERE dataset = ?"
+    (fixed,) = db.execute(query, (dataset,)).fetchone()
+    return int(fixed)
+
+
+def read_orders(db: sqlite3.Connection) -> dict[str, int]:
+    """Return the order of every dataset whose lifetime has one."""
+    tables = db.execute("SELECT name FROM sqlite_master WHERE name = 'lifetime'").fetchall()
+    if not tables:
+        return {}
+    return {name: int(order) for name, order in db.execute("SELECT * FROM lifetime")}

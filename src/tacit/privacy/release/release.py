@@ -96,7 +96,8 @@ class Releaser:
     """An edge's plan, ledger and randomness together; the one maker of `Released`.
 
     It knows how many releases the budget still pays for (`releases_left`; None: no limit), those
-    that are charged ahead among them.
+    that are charged ahead among them. The budget is the plan's. On a ledger that several runs share
+    it counts what this run has spent, and the data's lifetime, which the ledger holds, all.
     """
 
     def __init__(self, plan: Plan, ledger: Ledger, random: Random) -> None:
@@ -104,10 +105,20 @@ class Releaser:
         self.plan = plan
         self.ledger = ledger
         self.random = random
-        self.releases_left = plan.pushes_left(ledger.history())
+        self._left = plan.pushes_left(ledger.run_history())
         if not random.secret:
             # Noise from a known seed has no guarantee; the ledger says so, and no budget binds.
-            self.releases_left = None
+            self._left = None
+
+    @property
+    def releases_left(self) -> int | None:
+        """Releases that the run's budget and the data's lifetime pay for; None: no limit."""
+        limits = (self._left, self.ledger.lifetime_left(self._cost()))
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    @releases_left.setter
+    def releases_left(self, releases: int | None) -> None:
+        self._left = releases
 
     def check_clip(self, clip: float) -> None:
         """Raise PrivacyError unless clip_min <= clip <= clip_max (nan, inf and 0 fail too)."""
@@ -130,9 +141,9 @@ class Releaser:
         adjacency, unit = one record; composed over the dataset's life in `ledger`. The charge is
         durable before `query` runs, because a crash inside it can depend on the data. The
         denominator is the public constant L, never |batch|.
-        Raises BudgetSpent before any work when the certified cap is reached, PrivacyError for a
-        clip outside the plan's bounds or a sum whose sensitivity is larger than promised (the
-        charge stands).
+        Raises BudgetSpent before any work when the certified cap is reached, or the data's lifetime
+        does not pay for it. Raises PrivacyError for a clip outside the plan's bounds or a sum whose
+        sensitivity is larger than promised (the charge stands).
         """
         self._charge(clip, 1)
         vector, scale = self._noisy(self.computed(query), clip, paper_dims)
@@ -222,10 +233,12 @@ class Releaser:
 
         It is no more than the budget pays for; None: nothing is to be charged.
         """
-        if self.releases_left is None:
+        if not self.ledger.pays_ahead:
+            return None
+        if self._left is None:
             pays = count
         else:
-            pays = min(count, self.releases_left)
+            pays = min(count, self._left)
         missing = pays - self.ledger.ahead
         if missing > 0:
             return replace(self._cost(), count=missing)
@@ -244,7 +257,7 @@ class Releaser:
         plan = self.plan
         if plan.clip_is_bounded:
             self.check_clip(clip)
-        if self.releases_left is not None and self.releases_left < count:
+        if self._left is not None and self._left < count:
             raise BudgetSpent(
                 f"epsilon={plan.epsilon}: the next push would pass this edge's budget"
             )
@@ -256,8 +269,8 @@ class Releaser:
             secret=cost.secret,
             count=count,
         )
-        if self.releases_left is not None:
-            self.releases_left -= count
+        if self._left is not None:
+            self._left -= count
 
     def _sealed(self, vector: Tensor, scale: float, clip: float) -> Released:
         return Released(vector, scale, clip, self.ledger.history(), self.ledger.charged(), _SEAL)
