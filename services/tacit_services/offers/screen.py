@@ -10,8 +10,9 @@ characters and what turns a line around are `?`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
@@ -102,7 +103,7 @@ class Screen:
         looked = self.looked
         offer = looked.offer
         columns = looked.columns
-        spent = looked.spending
+        spent = looked.cost
         return {
             "run": offer.run,
             "fingerprint": offer.fingerprint,
@@ -193,7 +194,7 @@ class Screen:
         if looked.model is None or looked.definition is None:
             return
         plan = looked.definition.plans.plan(looked.site.number)
-        most = looked.spending.releases if looked.spending and looked.spending.private else None
+        most = looked.cost.releases if looked.cost and looked.cost.private else None
         count = "" if most is None else f"at most {most:,}: "
         yield "updates", f"{count}one for each model that the host sends"
         yield "each has", f"at most {_push_bytes(looked.model.size):,} bytes"
@@ -217,7 +218,7 @@ class Screen:
         )
 
     def _cost(self) -> Iterator[ScreenRow]:
-        spent = self.looked.spending
+        spent = self.looked.cost
         definition = self.looked.definition
         if spent is None or definition is None:
             return
@@ -233,6 +234,14 @@ class Screen:
             "this data",
             f"ε {rounding.epsilon(spent.before)} before, at most {rounding.epsilon(spent.after)} "
             "after (parameters fixed in advance)",
+        )
+        if (share := spent.lifetime) is None:
+            yield "lifetime", "you have set no bound on what this data may spend in all"
+            return
+        yield (
+            "lifetime",
+            f"of ε {share.epsilon:g} at δ {share.delta:g}, {_percent(share.before)} are spent "
+            f"before, at most {_percent(share.after)} after (however later runs are chosen)",
         )
 
     def _unknown(self) -> Iterator[str]:
@@ -274,6 +283,11 @@ def _names(names: Iterable[str]) -> str:
     return text or "none"
 
 
+def _percent(part: float) -> str:
+    """Write what is spent, never less than it is."""
+    return f"{math.ceil(100 * part - 1e-9)} %"
+
+
 def _push_bytes(size: int) -> int:
     return 4 * size + _OVERHEAD
 
@@ -286,4 +300,5 @@ def _document_of(spent: RunCost) -> dict[str, Any]:
         "epsilon": spent.epsilon,
         "budget": spent.budget,
         "fixed_in_advance": {"before": spent.before, "after": spent.after},
+        "lifetime": None if spent.lifetime is None else asdict(spent.lifetime),
     }
