@@ -37,7 +37,7 @@ from tacit.privacy.release import Plan, Releaser
 from tacit.protocol.messages import GlobalModel
 from tacit_services.display.progress import SlowSteps
 from tacit_services.project import layer_times, row_trial
-from tacit_services.settings import policy_beside
+from tacit_services.settings import load_policy, policy_beside
 from tacit_services.testbed import own_budget
 
 _SHOWN_ROWS = 2000  # public random rows that a step is measured with
@@ -110,7 +110,9 @@ def check(
     refused = own_budget.trained_out(definition, ledgers, home)
     policy = policy_beside(run.folder)
     if policy is not None:
-        facts.append(("policy", f"{policy.name}, beside the run file, is obeyed"))
+        idle = load_policy(policy).idle_alone
+        unused = f"; in a federation only: {', '.join(idle)}" if idle else ""
+        facts.append(("policy", f"{policy.name}, beside the run file, is obeyed{unused}"))
         forbids = own_budget.forbidden(definition, policy)
         if forbids is not None:
             refused = f"{forbids}"

@@ -60,6 +60,7 @@ def forbidden(definition: Definition[Any], policy: Path | None) -> PolicyForbids
     try:
         for plan in definition.plans.different():
             owners.check(plan, definition.algorithm.name, definition.model.name)
+            owners.check_alone(plan)
     except PolicyForbids as error:
         return PolicyForbids(f"{policy}: {error}; the owner of the data may change it", error.key)
     return None

@@ -74,6 +74,16 @@ class RowOwner:
         load_policy(self.policy).check(plan, definition.algorithm.name, definition.model.name)
         return plan
 
+    def allow_alone(self, definition: Definition[Any], number: int) -> None:
+        """Raise as `plan`, also where a run outside of federations may spend more than a lifetime.
+
+        What the policy states in vain there is logged.
+        """
+        owners = load_policy(self.policy)
+        owners.check_alone(self.plan(definition, number))
+        if idle := owners.idle_alone:
+            log.info("policy %s: hold in a federation only, and this is none", ", ".join(idle))
+
 
 def work(
     settings: EdgeSettings, worker: WorkerKind, loops: Loops, run: RunFile | None = None
@@ -93,7 +103,7 @@ def work(
         )
     model = definition.build_model()
     owner = RowOwner(settings.data, settings.device, settings.policy, settings.rows_alone)
-    allowed = partial(owner.plan, definition)
+    allowed = partial(owner.allow_alone, definition)
     with worker_resources(settings, definition, stop, allowed) as resources:
         if resources is None:
             return

@@ -1,32 +1,46 @@
 """The data owner's policy: what an edge allows, and which models it refuses at run time.
 
 Pure checks. A policy can only forbid. What it does not name is as the run file says; nothing that a
-server sends loosens it.
+server sends loosens it. The keys of FEDERATION are for members of a federation, who are shown
+offers. Outside of one they forbid nothing, but for a lifetime.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Annotated, Self
+from datetime import time
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from torch import Tensor
 
 from tacit import shown
-from tacit.errors import ConfigError, PolicyForbids
+from tacit.errors import ConfigError, PolicyForbids, PrivacyError
 from tacit.models.vectors import LARGEST, learnable
+from tacit.privacy.accounting import Lifetime
 from tacit.privacy.plan import Mechanism, NoiseAt, Plan
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+ANYBODY = "*"
+# What has a meaning in a federation only.
+FEDERATION = ("accept", "researchers", "code", "columns", "hours")
+_HOURS = re.compile(r"((?:[01]\d|2[0-3]):[0-5]\d)-((?:[01]\d|2[0-3]):[0-5]\d)")
 MIN_CLIP = 2.0**-40  # far below any C of a real run, far above float32's smallest number
 
 
 class Policy(BaseModel):
     """Bounds on a run's plan, set by the owner of the data; None means not bounded.
 
-    `mechanisms`, `algorithms`, `models` and `noise_at` list what is allowed.
+    `mechanisms`, `algorithms`, `models` and `noise_at` list what is allowed. In a federation
+    `accept` says who answers an offer: `ask` its owner, `within` this policy. `lifetime_epsilon`
+    and `lifetime_delta` bound what the data spends over all runs. `researchers` may ask. `code`
+    lists the SHA-256 of the owner's files that an offer may name ("never": none), `columns` what
+    may be read, `hours` when it may work, in local time.
 
     >>> from tacit.privacy.release import Plan
     >>> plan = Plan("gaussian", 0.05, 50.0, 1.2, 0.1, 1.0, epsilon=2.0, delta=1e-5)
@@ -52,6 +66,25 @@ class Policy(BaseModel):
     noise_at: tuple[NoiseAt, ...] = Field(
         ("edge",), strict=False, description="server must be named to be allowed"
     )
+    accept: Literal["ask", "within"] = "ask"
+    lifetime_epsilon: Positive | None = None
+    lifetime_delta: float = Field(1e-5, gt=0, lt=1)
+    researchers: tuple[str, ...] = Field((ANYBODY,), strict=False)
+    code: tuple[Sha256, ...] = Field((), strict=False)
+    columns: tuple[str, ...] | None = Field(None, strict=False)
+    hours: str | None = None
+
+    @field_validator("code", mode="before")
+    @classmethod
+    def _no_code(cls, value: object) -> object:
+        return () if value == "never" else value
+
+    @field_validator("hours")
+    @classmethod
+    def _span(cls, value: str | None) -> str | None:
+        if value is not None:
+            _hours(value)
+        return value
 
     @model_validator(mode="after")
     def _bounds(self) -> Self:
@@ -61,6 +94,14 @@ class Policy(BaseModel):
             and self.clip_min > self.clip_max
         ):
             raise ValueError(f"clip_min={self.clip_min} is above clip_max={self.clip_max}")
+        if self.lifetime_epsilon is not None:
+            try:
+                Lifetime.begun(self.lifetime_epsilon, self.lifetime_delta)
+            except PrivacyError as error:
+                raise ValueError(
+                    f"lifetime_epsilon={self.lifetime_epsilon}: pays for no release at "
+                    f"lifetime_delta={self.lifetime_delta}; one from 0.5 to 12 does at 1e-5"
+                ) from error
         return self
 
     def check(self, plan: Plan, algorithm: str, model: str) -> None:
@@ -89,6 +130,91 @@ class Policy(BaseModel):
         )
         _require_at_least("clip_min", self.clip_min, "privacy.clip_min", plan.clip_min)
         _require_at_most("clip_max", self.clip_max, "privacy.clip_max", plan.clip_max)
+
+    def check_alone(self, plan: Plan) -> None:
+        """Raise PolicyForbids if a run outside of federations may spend more than a lifetime.
+
+        Its budget is for the whole ledger, whose q and z are fixed in advance there. So it is
+        compared as it is.
+        """
+        if self.lifetime_epsilon is not None:
+            bounded = plan.epsilon if plan.private else math.inf
+            _require_at_most("lifetime_epsilon", self.lifetime_epsilon, "privacy.epsilon", bounded)
+            _require_at_most("lifetime_delta", self.lifetime_delta, "privacy.delta", plan.delta)
+
+    @property
+    def idle_alone(self) -> tuple[str, ...]:
+        """The keys that this policy states, and that forbid nothing outside of a federation."""
+        return tuple(key for key in FEDERATION if key in self.model_fields_set)
+
+    def check_researcher(self, name: str) -> None:
+        """Raise PolicyForbids unless the researcher of this name may ask.
+
+        A name proves nothing: whose key has signed the offer is the caller's to check.
+        """
+        if ANYBODY not in self.researchers and name not in self.researchers:
+            raise _offer_refused("researchers", list(self.researchers), f"researcher.name={name}")
+
+    def check_code(self, hashes: Iterable[str]) -> None:
+        """Raise PolicyForbids unless all code that an offer names, by SHA-256, is allowed."""
+        for digest in hashes:
+            if digest not in self.code:
+                allowed = list(self.code) or "never"
+                raise _offer_refused("code", allowed, f"it needs code of SHA-256 {digest}")
+
+    def check_columns(self, names: Iterable[str]) -> None:
+        """Raise PolicyForbids unless all columns that an offer reads are allowed."""
+        for name in names:
+            if self.columns is not None and name not in self.columns:
+                raise _offer_refused("columns", list(self.columns), f"it reads column {name}")
+
+    def allows_at(self, now: time) -> bool:
+        """Check whether work is allowed at `now`, in local time.
+
+        >>> night = parse('hours = "20:00-06:00"', "policy.toml")
+        >>> [night.allows_at(time(hour)) for hour in (6, 12, 20, 23, 0, 5)]
+        [False, False, True, True, True, True]
+        """
+        if self.hours is None:
+            return True
+        begin, end = _hours(self.hours)
+        if begin < end:
+            return begin <= now < end
+        return now >= begin or now < end
+
+    def check_hours(self, now: time) -> None:
+        """Raise PolicyForbids unless work is allowed at `now`, in local time."""
+        if not self.allows_at(now):
+            raise PolicyForbids(
+                f"policy hours={self.hours}: it is {now:%H:%M}; this member does not work now",
+                "hours",
+            )
+
+    def check_offer(self, offer: OfferTerms) -> None:
+        """Raise PolicyForbids unless an offer is within this policy, at any hour.
+
+        Whether it is taken without asking is said by `accept`.
+        """
+        self.check_researcher(offer.researcher)
+        self.check_code(offer.code)
+        self.check_columns(offer.columns)
+        self.check(offer.plan, offer.algorithm, offer.model)
+
+
+@dataclass(frozen=True, slots=True)
+class OfferTerms:
+    """What an offer asks of a member, as far as a policy judges it.
+
+    plan, algorithm, model: of the run. researcher: the name of who asks. code: SHA-256 of files
+    that the owner must have put there. columns: what it reads.
+    """
+
+    plan: Plan
+    algorithm: str
+    model: str
+    researcher: str
+    code: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +312,23 @@ def _require_at_most(field: str, limit: float | None, name: str, value: float) -
 def _require_at_least(field: str, limit: float | None, name: str, value: float) -> None:
     if limit is not None and not value >= limit:  # so that nan fails too
         raise _refused(field, limit, name, value)
+
+
+def _hours(text: str) -> tuple[time, time]:
+    """Return when work may begin, and when it must have ended; raises ValueError."""
+    span = _HOURS.fullmatch(text)
+    if span is None:
+        raise ValueError('expected HH:MM-HH:MM in local time, as in "20:00-06:00"')
+    begin, end = (time.fromisoformat(part) for part in span.groups())
+    if begin == end:
+        raise ValueError("ends when it begins; leave it out to allow every hour")
+    return begin, end
+
+
+def _offer_refused(field: str, limit: object, stated: str) -> PolicyForbids:
+    return PolicyForbids(
+        f"policy {field}={limit}: of the offer, {stated}; this member does not take part", field
+    )
 
 
 def _refused(field: str, limit: object, name: str, value: object) -> PolicyForbids:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from datetime import time
 from typing import Any
 
 import pytest
@@ -11,12 +12,12 @@ import torch
 
 from tacit import config, datasets
 from tacit.algorithms.base.gradient_edge import GradientEdge
-from tacit.errors import ConfigError, PrivacyError
+from tacit.errors import ConfigError, PolicyForbids, PrivacyError
 from tacit.models import build
 from tacit.privacy import policy
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
-from tacit.privacy.policy import Terms
+from tacit.privacy.policy import OfferTerms, Terms
 from tacit.privacy.release import Plan, Releaser
 from tacit.protocol.messages import GlobalModel, Hello, Push
 from tests.helpers.private_sums import sum_of
@@ -101,12 +102,107 @@ def test_trusting_the_server_must_be_allowed_by_name() -> None:
         ('mechanisms = ["laplace"]', r"p\.toml: mechanisms\.0='laplace': "),
         ("clip_min = 2.0\nclip_max = 1.0", r"p\.toml: clip_min=2\.0 is above clip_max=1\.0"),
         ("max_epsilon = ", r"p\.toml: not TOML: "),
+        ('accept = "always"', r"p\.toml: accept='always': "),
+        ("lifetime_epsilon = 0.0", r"p\.toml: lifetime_epsilon=0\.0: "),
+        ("lifetime_epsilon = 0.001", r"p\.toml: lifetime_epsilon=0\.001: pays for no release"),
+        ("lifetime_epsilon = 90.0", r"p\.toml: lifetime_epsilon=90\.0: pays for no release"),
+        ("lifetime_delta = 0.0", r"p\.toml: lifetime_delta=0\.0: "),
+        ('code = "always"', r"p\.toml: code='always': "),
+        ('code = ["aa"]', r"p\.toml: code\.0='aa': "),
+        ('researchers = "Eve"', r"p\.toml: researchers='Eve': "),
+        ("columns = [1]", r"p\.toml: columns\.0=1: "),
+        ('hours = "20-6"', r"p\.toml: hours='20-6': expected HH:MM-HH:MM"),
+        ('hours = "24:00-06:00"', r"p\.toml: hours='24:00-06:00': expected HH:MM-HH:MM"),
+        ('hours = "06:00-06:00"', r"p\.toml: hours='06:00-06:00': ends when it begins"),
     ],
 )
 def test_a_wrong_policy_is_one_line_with_the_field_and_the_value(text: str, line: str) -> None:
     with pytest.raises(ConfigError, match=line) as refused:
         policy.parse(text, "p.toml")
     assert "\n" not in str(refused.value)
+
+
+SHA = "ab" * 32
+FOR_MEMBERS = f"""
+accept = "within"
+lifetime_epsilon = 4.0
+researchers = ["Ada", "Grace"]
+code = ["{SHA}"]
+columns = ["p", "q", "y"]
+hours = "20:00-06:00"
+"""
+OFFER = OfferTerms(PLAN, "mapa", "cnn", "Ada", (SHA,), ("p", "y"))
+
+
+def test_an_offer_within_the_policy_is_allowed() -> None:
+    policy.parse(FOR_MEMBERS, "policy").check_offer(OFFER)
+    policy.parse("", "policy").check_offer(dataclasses.replace(OFFER, code=()))
+
+
+@pytest.mark.parametrize(
+    ("change", "key", "line"),
+    [
+        ({"researcher": "Eve"}, "researchers", r"\['Ada', 'Grace'\]: .* researcher\.name=Eve;"),
+        ({"researcher": "*"}, "researchers", r"researcher\.name=\*"),
+        ({"code": (SHA, "cd" * 32)}, "code", "SHA-256 cdcd"),
+        ({"columns": ("p", "z")}, "columns", r"\['p', 'q', 'y'\]: .* it reads column z"),
+        ({"plan": dataclasses.replace(PLAN, noise_at="server")}, "noise_at", "noise_at"),
+    ],
+)
+def test_an_offer_beyond_the_policy_is_refused_by_its_key(
+    change: dict[str, Any], key: str, line: str
+) -> None:
+    offer = dataclasses.replace(OFFER, **change)
+    with pytest.raises(PolicyForbids, match=line) as refused:
+        policy.parse(FOR_MEMBERS, "policy").check_offer(offer)
+    assert refused.value.key == key
+    assert "\n" not in str(refused.value)
+
+
+def test_no_code_is_allowed_unless_its_hash_is_listed() -> None:
+    for text in ("", 'code = "never"', "code = []"):
+        with pytest.raises(PolicyForbids, match="policy code=never: "):
+            policy.parse(text, "policy").check_offer(OFFER)
+
+
+@pytest.mark.parametrize(
+    ("hours", "allowed"),
+    [
+        ("20:00-06:00", ["20:00", "23:59", "00:00", "05:59"]),
+        ("06:00-20:00", ["06:00", "19:59"]),
+        ("00:00-06:00", ["00:00", "05:59"]),
+        ("20:00-00:00", ["20:00", "23:59"]),
+    ],
+)
+def test_work_is_allowed_from_the_first_minute_up_to_the_last(
+    hours: str, allowed: list[str]
+) -> None:
+    owners = policy.parse(f'hours = "{hours}"', "policy")
+    for text in ("20:00", "23:59", "00:00", "05:59", "06:00", "19:59"):
+        now = time.fromisoformat(text)
+        assert owners.allows_at(now) == (text in allowed)
+        if text not in allowed:
+            with pytest.raises(PolicyForbids, match=f"policy hours={hours}: it is {text};"):
+                owners.check_hours(now)
+    assert policy.parse("", "policy").allows_at(time(12))
+
+
+def test_outside_of_a_federation_a_policy_with_its_keys_forbids_only_beyond_the_lifetime() -> None:
+    # Given a policy with all keys of a federation,
+    owners = policy.parse(FOR_MEMBERS, "policy")
+    # then outside of one a run is judged as if it had none of them,
+    owners.check(PLAN, "mapa", "cnn")
+    owners.check_alone(PLAN)
+    assert owners.idle_alone == ("accept", "researchers", "code", "columns", "hours")
+    assert policy.parse("max_epsilon = 3.0", "policy").idle_alone == ()
+    # and no run may spend more there than the data's lifetime.
+    for beyond, line in (
+        ({"epsilon": 4.5}, "policy lifetime_epsilon=4.0: .* privacy.epsilon=4.5"),
+        ({"delta": 1e-4}, "policy lifetime_delta=1e-05: .* privacy.delta=0.0001"),
+        ({"mechanism": "none"}, "policy lifetime_epsilon=4.0: .* privacy.epsilon=inf"),
+    ):
+        with pytest.raises(PolicyForbids, match=line):
+            owners.check_alone(dataclasses.replace(PLAN, **beyond))
 
 
 def refusal(plan: Plan, model: GlobalModel) -> str | None:
