@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tacit.errors import ConfigError, WireError
-from tacit_services.member.consent import Consent, Standing
+from tacit_services.member.consent import Consent, KeyStanding
 from tacit_services.member.look_record import LookRecord, record_in
 from tacit_services.member.member_state import MemberState
 from tacit_services.offers.offer import FILE, Offer
@@ -58,7 +58,7 @@ def _accepted(state: MemberState, run: str, new_key: bool) -> str:
         raise ConfigError(f"run {run}: {record.reason}; it cannot be accepted")
     offer = _offer(state, run, record)
     with state.answering() as consents:
-        if new_key and consents.standing(offer) is Standing.OTHER_KEY:
+        if new_key and consents.standing(offer) is KeyStanding.OTHER_KEY:
             consents.confirm(offer)
         consents.record(offer, "accepted")
     return f"run {run}: accepted; `tacit offers withdraw {run}` takes it back at any time"

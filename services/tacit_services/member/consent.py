@@ -20,12 +20,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tacit import regular_file
 from tacit.errors import ConfigError, PrivacyError
 from tacit_services.disk.files import SECRET, write
-from tacit_services.offers.offer import MOST_NAME, Offer, Sha256, complaint
+from tacit_services.offers.offer import MOST_NAME, HexSha256, Offer, complaint
 
 AnswerWord = Literal["accepted", "declined"]
 
 
-class Standing(Enum):
+class KeyStanding(Enum):
     """What a member knows of a researcher's name and key."""
 
     NEW = "a name that has not come here before"
@@ -43,12 +43,12 @@ class Consent(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: str
-    fingerprint: Sha256
+    fingerprint: HexSha256
     answer: AnswerWord
     at: datetime
     by_policy: bool = False
     researcher: str = Field(max_length=MOST_NAME)
-    key: Sha256
+    key: HexSha256
     withdrawn: datetime | None = None
 
     @property
@@ -62,7 +62,7 @@ class _Book(BaseModel):
 
     format: Literal[1] = 1
     consents: tuple[Consent, ...] = ()
-    keys: dict[str, Sha256] = {}  # of researchers, by name, as the owner has confirmed them
+    keys: dict[str, HexSha256] = {}  # of researchers, by name, as the owner has confirmed them
 
 
 class Consents:
@@ -99,14 +99,14 @@ class Consents:
         ]
         return others[-1] if others else None
 
-    def standing(self, offer: Offer) -> Standing:
+    def standing(self, offer: Offer) -> KeyStanding:
         """Return whether the researcher's key is the one that is known for the name."""
         known = self._book.keys.get(offer.researcher.name)
         if known is None:
-            return Standing.NEW
+            return KeyStanding.NEW
         if known == offer.researcher.fingerprint:
-            return Standing.KNOWN
-        return Standing.OTHER_KEY
+            return KeyStanding.KNOWN
+        return KeyStanding.OTHER_KEY
 
     def confirm(self, offer: Offer) -> None:
         """Take the offer's key as its researcher's from now on: the owner's word."""
@@ -127,12 +127,12 @@ class Consents:
         Raises ConfigError where the name is known with another key, which must be confirmed first.
         """
         standing = self.standing(offer)
-        if answer == "accepted" and standing is Standing.OTHER_KEY:
+        if answer == "accepted" and standing is KeyStanding.OTHER_KEY:
             raise ConfigError(
                 f"researcher {offer.researcher.name!r}: comes with another key than before; "
                 "confirm it first"
             )
-        if answer == "accepted" and standing is Standing.NEW:
+        if answer == "accepted" and standing is KeyStanding.NEW:
             self.confirm(offer)
         consent = Consent(
             run=offer.run,

@@ -13,12 +13,14 @@ from tacit.errors import ConfigError
 from tacit.privacy.policy import Policy
 from tacit_services.disk import files
 from tacit_services.display.progress import SlowSteps
+from tacit_services.identity.ledger_loan import LifetimeBound
 from tacit_services.member.host_client import HostClient, Offered
+from tacit_services.member.judging import judged
 from tacit_services.member.look_record import LookRecord
 from tacit_services.member.looking import look, with_rows
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.screen import WIDTH, Screen
-from tacit_services.member.verdict import Answer, judged
+from tacit_services.member.verdict import PolicyWord
 from tacit_services.member.worker import site_of
 from tacit_services.offers.offer import FILE, Offer
 from tacit_services.offers.submission import FILES
@@ -63,8 +65,10 @@ class Judge:
         site = site_of(self._state)
         looked = look(offer, folder / FILES, site, consents.standing(offer))
         verdict = judged(looked, self._policy)
-        if verdict.answer is not Answer.REFUSE:
-            looked = with_rows(looked, data_home(), SlowSteps())
+        if verdict.answer is not PolicyWord.REFUSE:
+            bound = LifetimeBound(self._policy.lifetime_epsilon, self._policy.lifetime_delta)
+            lifetime = bound.at(bound.order)
+            looked = with_rows(looked, data_home(), SlowSteps(), lifetime)
             verdict = judged(looked, self._policy)
         screen = Screen(looked, verdict, consents.earlier(offer))
         record = LookRecord(
@@ -75,10 +79,10 @@ class Judge:
             _text(screen),
         )
         record.keep(folder)
-        if verdict.answer is Answer.ACCEPT:
+        if verdict.answer is PolicyWord.ACCEPT:
             with self._state.answering() as answers:
                 answers.record(offer, "accepted", by_policy=True)
-        elif verdict.answer is Answer.ASK and self._ask:
+        elif verdict.answer is PolicyWord.ASK and self._ask:
             self._ask_owner(offer, record)
         return record
 

@@ -21,14 +21,17 @@ from tacit.config.site import Site
 from tacit.datasets.own.table_file import names_in
 from tacit.errors import OwnersError, TacitError
 from tacit.models import Model
+from tacit.privacy.accounting import Lifetime
 from tacit_services.display.progress import SlowSteps
 from tacit_services.identity import own_ledgers
-from tacit_services.member.consent import Standing
-from tacit_services.member.spending import Spending, spending
-from tacit_services.member.verdict import Kind
+from tacit_services.member.consent import KeyStanding
+from tacit_services.member.run_cost import RunCost, run_cost
+from tacit_services.member.verdict import RefusalKind
 from tacit_services.offers.offer import Offer
-from tacit_services.offers.reading import CodeNeeded, definition_at_member
+from tacit_services.offers.offer_reading import CodeNeeded, definition_at_member
 from tacit_services.project import preview
+
+_EDGE = 0  # a member's data is one edge with a file of its own, in every federation
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Columns:
 class Trouble:
     """Why a member cannot take part. words: for the owner alone."""
 
-    kind: Kind
+    kind: RefusalKind
     words: str
 
 
@@ -55,23 +58,23 @@ class Trouble:
 class Looked:
     """An offer and what a member knows of it.
 
-    run, definition, model, columns: None where trouble came first. spending: what it may cost the
+    run, definition, model, columns: None where trouble came first. cost: what it may cost the
     data; None: not looked at yet. notes: what the owner should know of the rows.
     """
 
     offer: Offer
     site: Site
-    standing: Standing
+    standing: KeyStanding
     run: RunFile | None = None
     definition: Definition[Any] | None = None
     model: Model | None = None
     columns: Columns | None = None
-    spending: Spending | None = None
+    cost: RunCost | None = None
     notes: tuple[str, ...] = ()
     trouble: Trouble | None = None
 
 
-def look(offer: Offer, folder: Path, site: Site, standing: Standing) -> Looked:
+def look(offer: Offer, folder: Path, site: Site, standing: KeyStanding) -> Looked:
     """Return what an offer is, with its files in `folder`, and which columns it reads.
 
     Executes nothing and reads no row. An error becomes the result's `trouble`.
@@ -83,20 +86,22 @@ def look(offer: Offer, folder: Path, site: Site, standing: Standing) -> Looked:
         looked = replace(looked, run=run, definition=definition, model=definition.build_model())
         columns = _columns(run, site)
     except CodeNeeded as error:
-        return replace(looked, trouble=Trouble(Kind.CODE, str(error)))
+        return replace(looked, trouble=Trouble(RefusalKind.CODE, str(error)))
     except TacitError as error:
-        return replace(looked, trouble=Trouble(Kind.UNAVAILABLE, str(error)))
+        return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, str(error)))
     if columns.lacking:
         words = f"{site.data.name}: has no column {', '.join(map(repr, columns.lacking[:5]))}"
-        return replace(looked, columns=columns, trouble=Trouble(Kind.COLUMNS, words))
+        return replace(looked, columns=columns, trouble=Trouble(RefusalKind.COLUMNS, words))
     return replace(looked, columns=columns)
 
 
-def with_rows(looked: Looked, home: Path, slow: SlowSteps) -> Looked:
+def with_rows(
+    looked: Looked, home: Path, slow: SlowSteps, lifetime: Lifetime | None = None
+) -> Looked:
     """Return `looked` with every row read as the run will read it, and what it may cost the data.
 
-    home: the user's folder, where ledgers are. Charges nothing. Trouble with the rows is of kind
-    unavailable.
+    home: the user's folder, where ledgers are. lifetime: the owner's bound on the data. Charges
+    nothing. Trouble with the rows is of kind unavailable.
     """
     definition = looked.definition
     if definition is None or looked.model is None or looked.trouble is not None:
@@ -107,13 +112,14 @@ def with_rows(looked: Looked, home: Path, slow: SlowSteps) -> Looked:
         notes = preview.notes_of_site(definition, looked.model, root, slow, number)
         with slow.step("adding up what the ledger has spent"):
             owned = definition.source.owned(number)
-            data = None if owned is None else own_ledgers.standing(owned, number, home)
+            data = None if owned is None else own_ledgers.standing(owned, _EDGE, home)
     except OwnersError as error:
-        return replace(looked, trouble=Trouble(Kind.UNAVAILABLE, error.for_owner))
+        return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, error.for_owner))
     except TacitError as error:
-        return replace(looked, trouble=Trouble(Kind.UNAVAILABLE, str(error)))
+        return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, str(error)))
     history = () if data is None else data.history
-    return replace(looked, notes=tuple(notes), spending=spending(definition, number, history))
+    cost = run_cost(definition, number, history, lifetime)
+    return replace(looked, notes=tuple(notes), cost=cost)
 
 
 def _columns(run: RunFile, site: Site) -> Columns:

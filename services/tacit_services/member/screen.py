@@ -10,8 +10,9 @@ characters and what turns a line around are `?`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import Console
@@ -21,12 +22,14 @@ from rich.text import Text
 
 from tacit import rounding
 from tacit.config.own_data import OwnData
+from tacit.config.own_table import TableData
+from tacit.config.own_target import names_of
 from tacit.models.graph.graph_model import GraphModel
 from tacit.shown import printable
-from tacit_services.member.consent import Consent, Standing
+from tacit_services.member.consent import Consent, KeyStanding
 from tacit_services.member.looking import Looked
-from tacit_services.member.spending import Spending
-from tacit_services.member.verdict import Answer, Verdict
+from tacit_services.member.run_cost import RunCost
+from tacit_services.member.verdict import OfferVerdict, PolicyWord
 
 WIDTH = 80
 _LABEL = 12
@@ -35,10 +38,10 @@ _MOST_LAYERS = 12
 _NAME = 40  # characters of a column's name
 _OVERHEAD = 4096  # bytes around a push: its envelope, and what is said of the ledger
 _STANDING = {
-    Standing.NEW: "NEW HERE. Ask who it is, by another way, whether this is their key. "
+    KeyStanding.NEW: "NEW HERE. Ask who it is, by another way, whether this is their key. "
     "Accepting confirms it.",
-    Standing.KNOWN: "known: you have confirmed this key for this name",
-    Standing.OTHER_KEY: "ANOTHER KEY than the one that you confirmed for this name. It may be "
+    KeyStanding.KNOWN: "known: you have confirmed this key for this name",
+    KeyStanding.OTHER_KEY: "ANOTHER KEY than the one that you confirmed for this name. It may be "
     "somebody else. Nothing is accepted until you confirm the new key.",
 }
 _CANNOT_KNOW = (
@@ -51,7 +54,7 @@ _WITHDRAWAL = (
     "You may withdraw at any time (tacit offers withdraw RUN): nothing leaves from then on. What "
     "has left stays with the host, and what it has cost stays spent."
 )
-Row = tuple[str, str]
+ScreenRow = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +65,10 @@ class Screen:
     """
 
     looked: Looked
-    verdict: Verdict
+    verdict: OfferVerdict
     earlier: Consent | None = None
 
-    def sections(self) -> Iterator[tuple[str, list[Row]]]:
+    def sections(self) -> Iterator[tuple[str, list[ScreenRow]]]:
         """Yield every part of the screen: its title, and rows of a label and words."""
         yield "Who asks", list(self._who())
         yield "What is read", list(self._read())
@@ -100,7 +103,7 @@ class Screen:
         looked = self.looked
         offer = looked.offer
         columns = looked.columns
-        spent = looked.spending
+        spent = looked.cost
         return {
             "run": offer.run,
             "fingerprint": offer.fingerprint,
@@ -133,7 +136,7 @@ class Screen:
 
     # -- its parts ---------------------------------------------------------------------------------
 
-    def _who(self) -> Iterator[Row]:
+    def _who(self) -> Iterator[ScreenRow]:
         offer = self.looked.offer
         yield "name", printable(offer.researcher.name)
         yield "key", offer.researcher.fingerprint
@@ -147,7 +150,7 @@ class Screen:
                 f"{self.earlier.at:%Y-%m-%d}. This one is not the same.",
             )
 
-    def _read(self) -> Iterator[Row]:
+    def _read(self) -> Iterator[ScreenRow]:
         looked = self.looked
         definition = looked.definition
         yield "your data", printable(str(looked.site.data))
@@ -157,6 +160,8 @@ class Screen:
         columns = looked.columns
         if columns is not None and columns.read:
             yield f"read ({len(columns.read)})", _names(columns.read)
+            if isinstance(definition.data, TableData):
+                yield "learnt", _names(names_of(definition.data.target))
             if columns.lacking:
                 yield "MISSING", _names(columns.lacking)
             if columns.others is not None:
@@ -167,7 +172,7 @@ class Screen:
         whose = "you state" if definition.plans.own_rows else "the run takes for you"
         yield "rows", f"{rows:,}, a public number that {whose}; how many there are stays here"
 
-    def _model(self) -> Iterator[Row]:
+    def _model(self) -> Iterator[ScreenRow]:
         model = self.looked.model
         if model is None:
             return
@@ -184,12 +189,12 @@ class Screen:
             if name.endswith(".graph.json"):
                 yield "graph", f"{name}: data, and no code; tacit show {name} shows every operation"
 
-    def _leaves(self) -> Iterator[Row]:
+    def _leaves(self) -> Iterator[ScreenRow]:
         looked = self.looked
         if looked.model is None or looked.definition is None:
             return
         plan = looked.definition.plans.plan(looked.site.number)
-        most = looked.spending.releases if looked.spending and looked.spending.private else None
+        most = looked.cost.releases if looked.cost and looked.cost.private else None
         count = "" if most is None else f"at most {most:,}: "
         yield "updates", f"{count}one for each model that the host sends"
         yield "each has", f"at most {_push_bytes(looked.model.size):,} bytes"
@@ -212,8 +217,8 @@ class Screen:
             "researcher, and by whoever they give it to.",
         )
 
-    def _cost(self) -> Iterator[Row]:
-        spent = self.looked.spending
+    def _cost(self) -> Iterator[ScreenRow]:
+        spent = self.looked.cost
         definition = self.looked.definition
         if spent is None or definition is None:
             return
@@ -230,21 +235,29 @@ class Screen:
             f"ε {rounding.epsilon(spent.before)} before, at most {rounding.epsilon(spent.after)} "
             "after (parameters fixed in advance)",
         )
+        if (share := spent.lifetime) is None:
+            yield "lifetime", "you have set no bound on what this data may spend in all"
+            return
+        yield (
+            "lifetime",
+            f"of ε {share.epsilon:g} at δ {share.delta:g}, {_percent(share.before)} are spent "
+            f"before, at most {_percent(share.after)} after (however later runs are chosen)",
+        )
 
     def _unknown(self) -> Iterator[str]:
         yield from _CANNOT_KNOW
         yield "how good the model is: it is judged at the host, if at all, on rows of others"
 
-    def _now(self) -> Iterator[Row]:
+    def _now(self) -> Iterator[ScreenRow]:
         verdict = self.verdict
-        if verdict.answer is Answer.REFUSE:
+        if verdict.answer is PolicyWord.REFUSE:
             yield "", f"This offer is refused: {printable(verdict.reason)}"
             if verdict.kind is not None:
                 yield "", f"The host is told one word: {verdict.kind.value}."
             return
         for entry, sha256 in self.looked.offer.code.items():
             yield "", f"{printable(entry)} is code that you have put here, of SHA-256 {sha256}."
-        if verdict.answer is Answer.ACCEPT:
+        if verdict.answer is PolicyWord.ACCEPT:
             yield "", "Your policy accepts this offer."
         yield "", _WITHDRAWAL
 
@@ -270,11 +283,16 @@ def _names(names: Iterable[str]) -> str:
     return text or "none"
 
 
+def _percent(part: float) -> str:
+    """Write what is spent, never less than it is."""
+    return f"{math.ceil(100 * part - 1e-9)} %"
+
+
 def _push_bytes(size: int) -> int:
     return 4 * size + _OVERHEAD
 
 
-def _document_of(spent: Spending) -> dict[str, Any]:
+def _document_of(spent: RunCost) -> dict[str, Any]:
     return {
         "private": spent.private,
         "delta": spent.delta,
@@ -282,4 +300,5 @@ def _document_of(spent: Spending) -> dict[str, Any]:
         "epsilon": spent.epsilon,
         "budget": spent.budget,
         "fixed_in_advance": {"before": spent.before, "after": spent.after},
+        "lifetime": None if spent.lifetime is None else asdict(spent.lifetime),
     }

@@ -1,7 +1,6 @@
 """Whether a member takes part in what is offered: its policy's word, before its owner is asked.
 
-`judged` is a pure function of what the member has looked at. The host is told a `Kind`, and nothing
-that depends on rows.
+The host is told the kind of a refusal, and nothing that depends on rows.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Answer(Enum):
+class PolicyWord(Enum):
     """What a policy makes of an offer."""
 
     ACCEPT = "accept"
@@ -18,7 +17,7 @@ class Answer(Enum):
     REFUSE = "refuse"
 
 
-class Kind(Enum):
+class RefusalKind(Enum):
     """All that a host reads of a refusal."""
 
     POLICY = "policy"
@@ -29,20 +28,12 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class OfferVerdict:
     """A policy's word on an offer.
 
     kind: of a refusal, which the host reads; else None. reason: in one line, for the owner alone.
     """
 
-    answer: Answer
-    kind: Kind | None = None
+    answer: PolicyWord
+    kind: RefusalKind | None = None
     reason: str = ""
-
-
-def judged(looked: object, policy: object) -> Verdict:
-    """TEMPORARY."""
-    trouble = getattr(looked, "trouble", None)
-    if trouble is not None:
-        return Verdict(Answer.REFUSE, trouble.kind, trouble.words)
-    return Verdict(Answer.ACCEPT)

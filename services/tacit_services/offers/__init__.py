@@ -1,1 +1,1 @@
-"""Offers: run definitions that a host shows to its members, and the owners' answers to them."""
+"""Offers: run definitions shown to members, and their owners' answers."""

@@ -38,7 +38,7 @@ _SIGNED = b"tacit offer 1\n"  # before what is signed, so that it is no other th
 _DIGITS = 400  # of a number: no longer one is written
 RUN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+HexSha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Researcher(BaseModel):
@@ -81,8 +81,8 @@ class Offer(BaseModel):
     format: Literal[1] = 1
     run: str = Field(pattern=RUN)
     file: dict[str, dict[str, Any]] = Field(max_length=16)
-    files: dict[str, Sha256] = Field({}, max_length=MOST_FILES)
-    code: dict[str, Sha256] = Field({}, max_length=MOST_FILES)
+    files: dict[str, HexSha256] = Field({}, max_length=MOST_FILES)
+    code: dict[str, HexSha256] = Field({}, max_length=MOST_FILES)
     researcher: Researcher
     signature: str = Field("", max_length=88)
 

@@ -26,9 +26,14 @@ from tacit.datasets.own.file_reading import digest, located
 from tacit.errors import ConfigError, WireError
 from tacit.user_code import entry_digest, entry_files
 from tacit_services.disk.files import PUBLIC, write
-from tacit_services.offers.freezing import frozen_tree
 from tacit_services.offers.offer import OFFER, Offer, complaint
-from tacit_services.offers.reading import check_offered, code_at_sites, definition_at_host, files_of
+from tacit_services.offers.offer_freezing import frozen_tree
+from tacit_services.offers.offer_reading import (
+    check_offered,
+    code_at_sites,
+    definition_at_host,
+    files_of,
+)
 from tacit_services.offers.researcher_key import ResearcherKey
 
 

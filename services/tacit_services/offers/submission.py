@@ -16,7 +16,7 @@ from tacit.config import RunFile
 from tacit.errors import ConfigError, WireError
 from tacit_services.disk import files
 from tacit_services.offers.offer import FILE, read_offer
-from tacit_services.offers.reading import definition_at_host
+from tacit_services.offers.offer_reading import definition_at_host
 
 FILES = "files"
 _SUBMISSION = "submission.json"

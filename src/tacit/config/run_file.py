@@ -55,7 +55,7 @@ from tacit.config.model import ModelSection
 from tacit.config.not_toml import what_to_write
 from tacit.config.plans import Plans
 from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section
-from tacit.config.site import Site, of_federation, without_members_own
+from tacit.config.site import Site, of_federation, with_columns, without_members_own
 from tacit.datasets import Source
 from tacit.errors import ConfigError
 from tacit.models import Model
@@ -335,7 +335,7 @@ def read(
     content = {name: dict(keys) for name, keys in tree.items()}
     try:
         if is_own_data(content.get("data")):
-            content["data"] = of_federation(content["data"])
+            content["data"] = of_federation(with_columns(content["data"]))
         context = {"folder": folder, "site": site, "own_code": own_code}
         return RunFile.model_validate(content, context=context)
     except ValidationError as error:

@@ -63,5 +63,29 @@ def of_federation(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_members_own(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a [data] section without what is a member's own, or the host's test set."""
-    return {key: value for key, value in data.items() if key not in (*_MEMBERS_OWN, "test")}
+    """Return a [data] section without what is a member's own, or the host's test set.
+
+    Columns become a list: their order is that of a row's numbers, and JSON's objects have none.
+    """
+    shown = {key: value for key, value in data.items() if key not in (*_MEMBERS_OWN, "test")}
+    if "columns" in shown:
+        shown["columns"] = [[name, keys] for name, keys in shown["columns"].items()]
+    return shown
+
+
+def with_columns(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a [data] section that `without_members_own` has written, as a run file has it.
+
+    Raises ConfigError for columns that are no such list.
+    """
+    pairs = data.get("columns")
+    if pairs is None:
+        return dict(data)
+    columns: dict[str, Any] = {}
+    for pair in pairs if isinstance(pairs, list | tuple) else [None]:
+        if not (isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str)):
+            raise ConfigError("data.columns: expected a list of names and keys")
+        if pair[0] in columns:
+            raise ConfigError(f"data.columns: {pair[0]!r} stands there twice")
+        columns[pair[0]] = pair[1]
+    return {**data, "columns": columns}

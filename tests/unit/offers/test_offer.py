@@ -26,7 +26,12 @@ FILES = {"net.graph.json": "a" * 64, "nets/net.safetensors": "b" * 64}
 
 def offer(**values: Any) -> Offer:
     """Return a signed offer, in which values may differ."""
-    content = {"run": "doses-1", "file": FILE, "files": FILES, "researcher": key().public()}
+    content: dict[str, Any] = {
+        "run": "doses-1",
+        "file": FILE,
+        "files": FILES,
+        "researcher": key().public(),
+    }
     return key().signed(Offer(**(content | values)))
 
 

@@ -15,14 +15,15 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 from tacit_services.offers.offer import Offer
-from tacit_services.offers.packing import PackedOffer
-from tacit_services.offers.reading import (
+from tacit_services.offers.offer_reading import (
     CodeNeeded,
     OtherFile,
     definition_at_host,
     definition_at_member,
 )
+from tacit_services.offers.packing import PackedOffer
 
+from tacit.config.own_table import TableData
 from tacit.config.site import MOST_MEMBERS, Site
 from tacit.errors import ConfigError
 from tests.helpers.offered import TABLE, changed, federations_run, fetched, packed, table
@@ -271,6 +272,16 @@ def test_host_and_member_read_one_definition(kind: str, tmp_path: Path) -> None:
     assert member.source.edge(site.number, None, tmp_path / "keep").most > 290
 
 
+def test_columns_stand_in_the_order_that_the_researcher_wrote(tmp_path: Path) -> None:
+    offer = offered("a table", tmp_path)
+    site = Site(0, _table(tmp_path))
+    run = definition_at_member(offer.offer, fetched(offer, tmp_path / "member"), site)
+    assert isinstance(run.data, TableData)
+    assert list(run.data.columns) == ["dose", "age", "ill"]
+    host = definition_at_host(offer.offer, offer.folder)
+    assert host.data == run.data
+
+
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if KINDS[kind].files])
 def test_one_byte_changed_in_a_file_is_refused_by_its_name(kind: str, tmp_path: Path) -> None:
     offer = offered(kind, tmp_path)
@@ -291,15 +302,19 @@ def test_one_byte_changed_in_a_file_is_refused_by_its_name(kind: str, tmp_path: 
 
 
 def test_a_file_that_is_missing_a_link_or_behind_one_is_refused(tmp_path: Path) -> None:
+    # Given
     offer = offered("a module", tmp_path)
     place = fetched(offer, tmp_path / "member")
+    site = Site(0, _table(tmp_path))
     file = place / "model.safetensors"
-    elsewhere = tmp_path / "elsewhere"
-    file.rename(elsewhere)
-    for make in (lambda: None, lambda: file.symlink_to(elsewhere)):
-        make()
-        with pytest.raises(OtherFile, match=r"model\.safetensors"):
-            definition_at_member(offer.offer, place, Site(0, _table(tmp_path)))
+    # When
+    file.rename(tmp_path / "elsewhere")
+    # Then
+    with pytest.raises(OtherFile, match=r"model\.safetensors"):
+        definition_at_member(offer.offer, place, site)
+    file.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OtherFile, match=r"model\.safetensors: is a link"):
+        definition_at_member(offer.offer, place, site)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if KINDS[kind].code])
@@ -383,6 +398,12 @@ HOSTILE: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
         lambda file: file.update(algorithm={"name": "os:system"}), "algorithm",
     ),
     "peers": (lambda file: file.update(algorithm={"name": "adp2sgd"}), "adp2sgd"),
+    "columns without an order": (
+        lambda file: file["data"].update(columns={"ill": {"values": [0, 1]}}), "list of names",
+    ),
+    "a column twice": (
+        lambda file: file["data"]["columns"].append(["ill", {"values": [0]}]), "twice",
+    ),
     "an unknown key": (lambda file: file["privacy"].update(noise="off"), "noise"),
     "a section that is none": (lambda file: file.update(shell={"run": "rm"}), "shell"),
 }  # fmt: skip

@@ -25,6 +25,8 @@ ALLOWED = {
     ("services/tacit_services/aggregator/reporting/server_time.py", "time.strftime"),
     # when a certificate ends, for a warning: a date of the world
     ("services/tacit_services/transport/tls.py", "time.time"),
+    # when an owner answered, for people to read
+    ("services/tacit_services/offers/consent.py", "from datetime"),
     ("src/tacit/datasets/own/cells.py", "import datetime"),  # of cells that are times
     ("src/tacit/datasets/own/days.py", "import datetime"),
     ("src/tacit/datasets/own/excel_sheet.py", "import datetime"),  # of cells that are days
