@@ -64,8 +64,12 @@ def definition_of(state: MemberState, run: str) -> RunFile:
 
 @contextmanager
 def _borrowed(loan: LedgerLoan, run: str, source: Source, identity: Identity) -> Iterator[Ledger]:
-    """Yield the member's ledger for this run, whatever the source and the run's identity."""
+    """Yield the member's ledger for this run, whatever the source is.
+
+    The identity's id, under which its messages lie in the ledger, is durable before one does.
+    """
     with closing(loan.opened(run)) as ledger:
+        identity.enrolment().note(loan.dataset, ledger)
         yield ledger
 
 

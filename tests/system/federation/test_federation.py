@@ -2,20 +2,132 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 
-from tests.helpers.federation import federation, run_file
+import pytest
+from tacit_services.journal import journal_file
+
+from tacit.privacy.ledger import read_chains
+from tacit.protocol import wire
+from tests.helpers.federation import Host, Member, federation, run_file
+
+KILLS = 2  # of each member, and of the host
+BY_POLICY = 'accept = "within"\nlifetime_epsilon = 8.0'
 
 
-def test_two_members_join_consent_by_policy_and_train(tmp_path: Path) -> None:
-    with federation(tmp_path, members=2) as (host, sites):
-        for site in sites:
-            site.join(host)
-        run = run_file(tmp_path)
-        host.tacit("submit", run, "--name", "first", "--federation", host.place)
-        ended = host.wait_run("first", lambda stands: stands["state"] == "ended")
-        assert ended["applied"] == ended["updates"] == 40
-        assert sorted(ended["members"]) == ["Site 0", "Site 1"]
-        assert ended["refused"] == []
-        files = host.tacit("results", "first", "--out", tmp_path / "out", "--federation", host.place)
-        assert "model.safetensors" in files
+def accepted(host: Host, run: str) -> list[tuple[str, int]]:
+    """Return the (edge, number) of every update in a run's journal, in its order."""
+    with journal_file.open_journal(host.place / "runs" / run / "journal") as file:
+        payloads = [entry.payload for entry in journal_file.JournalReader(file, "journal")]
+    metas = [wire.decode(payload).meta for payload in payloads]
+    return [(meta.edge, meta.seq) for meta in metas if meta.HasField("update")]
+
+
+def charges(member: Member) -> int:
+    """Return how many releases the ledger of a member's data has, its chain verified."""
+    (ledger,) = (member.folder / "home" / "tacit" / "ledgers").glob("*/*/edge-*.db")
+    (chain,) = read_chains(ledger)
+    chain.verify()
+    return chain.count
+
+
+def test_two_runs_at_once_go_on_whoever_is_killed(tmp_path: Path) -> None:
+    with federation(tmp_path, members=3) as (host, sites):
+        for site in sites[:2]:
+            site.join(host, BY_POLICY)
+        sites[2].join(host, f"{BY_POLICY}\nmax_epsilon = 1.0")
+        for name, epsilon in (("first", 2.0), ("second", 3.0)):
+            run = run_file(tmp_path, epsilon=epsilon, updates=200)
+            host.tacit("submit", run, "--name", name, "--federation", host.place)
+        for name in ("first", "second"):
+            host.wait_run(name, lambda stands: stands["applied"] > 20)
+        for _ in range(KILLS):
+            host.kill()
+            host.serve("--log", "info")
+            for site in sites[:2]:
+                site.kill()
+                site.join(host, BY_POLICY)
+        runs = [
+            host.wait_run(name, lambda stands: stands["state"] == "ended")
+            for name in ("first", "second")
+        ]
+        distinct: Counter[str] = Counter()
+        for run in runs:
+            pushes = accepted(host, run["name"])
+            assert len(set(pushes)) == len(pushes) == run["applied"] == 200
+            distinct.update(edge for edge, _ in pushes)
+            assert run["refused"] == [{"member": "Site 2", "reason": "policy"}]
+        for number, site in enumerate(sites[:2]):
+            spare = charges(site) - distinct[f"edge-{number}"]
+            assert 0 <= spare <= 2 * (KILLS + 1)  # a release of each run for a kill, and the last
+
+
+def test_an_owner_withdraws_and_another_joins_while_a_run_trains(tmp_path: Path) -> None:
+    with federation(tmp_path, members=3) as (host, sites):
+        for site in sites[:2]:
+            site.join(host, BY_POLICY)
+        run = run_file(tmp_path, updates=400, epsilon=4.0)
+        host.tacit("submit", run, "--name", "long", "--federation", host.place)
+        host.wait_run("long", lambda stands: stands["applied"] > 10)
+        sites[2].join(host, BY_POLICY)
+        host.wait_run("long", lambda stands: "Site 2" in stands["members"])
+        said = sites[0].tacit("offers", "withdraw", "long", "--state", sites[0].state)
+        assert "nothing leaves from now on" in said
+        spent = charges(sites[0])
+        stands = host.wait_run(
+            "long", lambda stands: {"member": "Site 0", "reason": "declined"} in stands["refused"]
+        )
+        before = stands["applied"]
+        host.wait_run("long", lambda stands: stands["applied"] > before + 20)
+        assert charges(sites[0]) == spent
+        host.tacit("stop", "long", "--federation", host.place)
+        host.wait_run("long", lambda stands: stands["state"] == "stopped")
+        assert "edge-2" in {edge for edge, _ in accepted(host, "long")}
+
+
+def test_an_owner_answers_by_hand(tmp_path: Path) -> None:
+    with federation(tmp_path, members=1) as (host, (site,)):
+        site.join(host, policy=None)
+        run = run_file(tmp_path, count=1)
+        host.tacit("submit", run, "--name", "asked", "--federation", host.place)
+
+        def answer() -> str:
+            listed = json.loads(site.tacit("offers", "list", "--state", site.state, "--json"))
+            return str({row["run"]: row["answer"] for row in listed}.get("asked"))
+
+        host.wait(lambda: site.state.exists() and answer() == "waits for you")
+        assert host.runs()["asked"]["state"] == "offered"
+        screen = site.tacit("offers", "show", "asked", "--state", site.state)
+        assert "Who asks" in screen and "read (3)" in screen
+        site.tacit("offers", "accept", "asked", "--state", site.state)
+        ended = host.wait_run("asked", lambda stands: stands["state"] == "ended")
+        assert ended["members"] == ["Site 0"]
+        out = tmp_path / "out"
+        host.tacit("results", "asked", "--out", out, "--federation", host.place)
+        summary = json.loads((out / "summary.json").read_text())
+        assert summary["applied"] == 40
+        log = (host.place / "audit.jsonl").read_text().splitlines()
+        assert [json.loads(line)["did"] for line in log] == ["submitted", "accepted"]
+
+
+@pytest.mark.parametrize("file", ["offer.json", "files/net.graph.json"])
+def test_no_member_starts_where_the_host_has_changed_a_byte(tmp_path: Path, file: str) -> None:
+    with federation(tmp_path, members=1) as (host, (site,)):
+        module = tmp_path / "nets.py"
+        module.write_text("from torch import nn\n\n\ndef net():\n    return nn.Linear(2, 2)\n")
+        run = run_file(tmp_path, count=1)
+        run.write_text(run.read_text().replace('name = "logistic"', 'name = "python"\nentry = "nets:net"'))
+        host.tacit("submit", run, "--name", "changed", "--federation", host.place)
+        path = next((host.place / "runs" / "changed").glob(f"{file.rpartition('.')[0]}*"))
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.unlink()  # the pool has the file, too
+        path.write_bytes(content)
+        for pooled in (host.place / "files").iterdir():
+            if file.startswith("files/") and pooled.read_bytes()[:1] == b"{":
+                pooled.write_bytes(content)
+        site.join(host, BY_POLICY)
+        host.wait(lambda: "run changed: " in site.text("join.log"))
+        assert host.runs()["changed"]["members"] == []
