@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError, ServiceError, TacitError
+from tacit_services.cli import remote
 from tacit_services.cli.options import AsJson
 from tacit_services.extras import need
 
@@ -126,10 +127,24 @@ def results(
         typer.echo("\n".join(map(str, files)))
 
 
-def begun(federation: Path | None, url: str | None, token_file: Path | None, run: str) -> Run:
-    """Let a run of a federation begin with who has consented; returns how it stands."""
-    with reached(federation, url, token_file, None) as (_, client):
-        return client.begin(run)
+def begin(
+    run: Annotated[
+        str | None, typer.Argument(metavar="[RUN]", help="the run's name, in a federation")
+    ] = None,
+    federation: FederationFolder = None,
+    url: Url = None,
+    token_file: TokenFile = None,
+    ca: Ca = None,
+    as_json: AsJson = False,
+) -> None:
+    """Begin a run with those who are there, and wait for no more."""
+    if run is None:  # of an aggregator without a federation
+        remote.begin(url or remote.DEFAULT_URL, token_file, as_json)
+        return
+    need("edge")
+    with reached(federation, url, token_file, ca) as (_, client):
+        begun = client.begin(run)
+    _show([begun.to_json()], as_json, [begun])
 
 
 @contextmanager

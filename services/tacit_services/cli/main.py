@@ -55,7 +55,7 @@ _CODES = (
 app = typer.Typer(
     name="tacit",
     help="Private asynchronous federated learning over MQTT.",
-    epilog=_CODES,
+    epilog=f"`tacit --help --all` lists all commands. {_CODES}",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -72,6 +72,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _exit_code(arguments: list[str] | None) -> int:
     _take_any_letter()
+    arguments = _showing_all(sys.argv[1:] if arguments is None else arguments)
     try:
         result = app(arguments, prog_name="tacit", standalone_mode=False)
     except TacitError as error:
@@ -92,6 +93,15 @@ def _exit_code(arguments: list[str] | None) -> int:
     if isinstance(result, int):
         return result
     return 0
+
+
+def _showing_all(arguments: list[str]) -> list[str]:
+    """Return the arguments; `--help --all` shows the further commands, too."""
+    if set(arguments) not in ({"--help", "--all"}, {"-h", "--all"}):
+        return arguments
+    for command in (*app.registered_commands, *app.registered_groups):
+        command.hidden = False
+    return ["--help"]
 
 
 def _take_any_letter() -> None:
@@ -224,82 +234,85 @@ def _common(
 
 
 Command = Callable[..., object] | typer.Typer
-# In the order in which they are shown, what one needs every day first; each with an example.
+# In the order in which they are shown, by who needs them; each with an example. What is in OTHERS
+# is shown by `tacit --help --all`.
+OTHERS = "Further commands, and the services"
 _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
     (
-        "A run of your own",
+        "Begin: a run of your own on this machine",
         (
             (new.new, "tacit new clinic --table public.csv --target outcome"),
             (check.check, "tacit check clinic/run.toml"),
             (tune.tune, "tacit tune clinic/run.toml --public public.csv --out clinic/tuned.toml"),
             (run, "tacit run clinic/run.toml --keep"),
-            (export.export, "tacit export model --run out/run"),
-            (predict.predict, "tacit predict model --table new.csv --out predictions.csv"),
         ),
     ),
     (
-        "A federation, at its host",
+        "Model: take it along, and use it",
+        (
+            (export.export, "tacit export model --run out/run"),
+            (predict.predict, "tacit predict model --table new.csv --out predictions.csv"),
+            (show.show, "tacit show net.graph.json"),
+        ),
+    ),
+    (
+        "Host: open a federation",
         (
             (serve.serve, "tacit serve clinic --listen 0.0.0.0:8443"),
             (members.app, "tacit members invite ada --role researcher --federation clinic"),
         ),
     ),
     (
-        "A federation, as an owner of rows",
+        "Owner of rows: join one, and decide",
         (
             (join.join, "tacit join https://host:8443 --token … --ca sha256:… --data rows.csv"),
             (join.offers, "tacit offers accept retina"),
+            (ledgers.app, "tacit ledger --url http://127.0.0.1:8000"),
             (join.leave, "tacit leave"),
         ),
     ),
     (
-        "A federation, as a researcher",
+        "Researcher: start runs in one",
         (
             (federations.submit, "tacit submit run.toml --federation clinic"),
             (federations.runs, "tacit runs --federation clinic"),
+            (federations.begin, "tacit begin retina --federation clinic"),
             (federations.stop, "tacit stop retina --federation clinic"),
             (federations.results, "tacit results retina --out retina --federation clinic"),
         ),
     ),
     (
-        "A run that is under way",
+        "Trust: look into it",
         (
-            (remote.status, "tacit status --url http://127.0.0.1:8000"),
-            (remote.watch, "tacit watch --url http://127.0.0.1:8000"),
-            (ledgers.app, "tacit ledger --url http://127.0.0.1:8000"),
-            (remote.model, "tacit model --out model.safetensors"),
-            (remote.begin, "tacit begin --token-file token"),
-            (remote.halt, "tacit halt --reason 'enough' --token-file token"),
-            (remote.release, "tacit release edge-3 --token-file token"),
+            (audit.audit, "tacit audit"),
+            (privacy_budget.app, "tacit plan privacy --epsilon 2 --pushes 100 --records 5000"),
         ),
     ),
     (
-        "Machines of their own",
+        OTHERS,
         (
+            (simulate.simulate, "tacit simulate experiments/mapa-digits.toml"),
+            (replay.replay, "tacit replay run.journal"),
+            (freeze.freeze, "tacit freeze nets:Net --shape 64 --out net.graph.json"),
+            (conform.app, "tacit conform algorithm fedadam:FedAdam"),
+            (keys.keys, "tacit keys privacy"),
+            (basis.basis, "tacit basis photos.safetensors --public photos --axes 256"),
+            (pki.app, "tacit pki init"),
+            (recover.recover, "tacit recover --from run.journal --store redis://127.0.0.1:6379/0"),
+            (health.health, "tacit health --file /run/tacit/edge.json"),
             (aggregator, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit aggregator"),
             (edge, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit edge"),
             (peer, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit peer"),
             (party, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit party"),
-            (pki.app, "tacit pki init"),
-            (health.health, "tacit health --file /run/tacit/edge.json"),
-            (recover.recover, "tacit recover --from run.journal --store redis://127.0.0.1:6379/0"),
+            # Of one aggregator without a federation; their names stay for 0.3.
+            (remote.status, "tacit status --url http://127.0.0.1:8000"),
+            (remote.watch, "tacit watch --url http://127.0.0.1:8000"),
+            (remote.model, "tacit model --out model.safetensors"),
+            (remote.halt, "tacit halt --reason 'enough' --token-file token"),
+            (remote.release, "tacit release edge-3 --token-file token"),
+            (version, "tacit version"),
         ),
     ),
-    (
-        "To look into it",
-        (
-            (keys.keys, "tacit keys privacy"),
-            (freeze.freeze, "tacit freeze nets:Net --shape 64 --out net.graph.json"),
-            (show.show, "tacit show net.graph.json"),
-            (basis.basis, "tacit basis photos.safetensors --public photos --axes 256"),
-            (privacy_budget.app, "tacit plan privacy --epsilon 2 --pushes 100 --records 5000"),
-            (simulate.simulate, "tacit simulate experiments/mapa-digits.toml"),
-            (replay.replay, "tacit replay run.journal"),
-            (audit.audit, "tacit audit"),
-            (conform.app, "tacit conform algorithm fedadam:FedAdam"),
-        ),
-    ),
-    ("Besides", ((version, "tacit version"),)),
 )
 
 
@@ -315,12 +328,13 @@ def _register() -> None:
     ledgers.app.callback(invoke_without_command=True)(remote.ledger)
     for panel, commands in _COMMANDS:
         for command, example in commands:
-            _add(app, command, example, rich_help_panel=panel)
+            _add(app, command, example, rich_help_panel=panel, hidden=panel == OTHERS)
     installed = laboratory.commands()
     for name in laboratory.NAMES if installed is None else installed:
         group, _, last = name.rpartition(".")
         to = privacy_budget.app if group else app
-        options = {"name": last, "rich_help_panel": None if group else "The papers"}
+        options = {"name": last, "rich_help_panel": None if group else OTHERS}
+        options["hidden"] = not group
         if installed is None:
             _add(to, _not_installed, f"tacit {name.replace('.', ' ')}", **options, **_WHATEVER)
         else:

@@ -68,7 +68,7 @@ def test_an_owner_withdraws_and_another_joins_while_a_run_trains(tmp_path: Path)
     with federation(tmp_path, members=3) as (host, sites):
         for site in sites[:2]:
             site.join(host, BY_POLICY)
-        run = run_file(tmp_path, updates=400, epsilon=4.0)
+        run = run_file(tmp_path, updates=20_000, epsilon=4.0)
         host.tacit("submit", run, "--name", "long", "--federation", host.place)
         host.wait_run("long", lambda stands: stands["applied"] > 10)
         sites[2].join(host, BY_POLICY)
@@ -118,7 +118,9 @@ def test_no_member_starts_where_the_host_has_changed_a_byte(tmp_path: Path, file
         module = tmp_path / "nets.py"
         module.write_text("from torch import nn\n\n\ndef net():\n    return nn.Linear(2, 2)\n")
         run = run_file(tmp_path, count=1)
-        run.write_text(run.read_text().replace('name = "logistic"', 'name = "python"\nentry = "nets:net"'))
+        run.write_text(
+            run.read_text().replace('name = "logistic"', 'name = "python"\nentry = "nets:net"')
+        )
         host.tacit("submit", run, "--name", "changed", "--federation", host.place)
         path = next((host.place / "runs" / "changed").glob(f"{file.rpartition('.')[0]}*"))
         content = bytearray(path.read_bytes())
