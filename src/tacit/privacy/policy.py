@@ -24,7 +24,7 @@ from tacit.privacy.accounting import Lifetime
 from tacit.privacy.plan import Mechanism, NoiseAt, Plan
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+CodeHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 ANYBODY = "*"
 # What has a meaning in a federation only.
 FEDERATION = ("accept", "researchers", "code", "columns", "hours")
@@ -69,7 +69,7 @@ class Policy(BaseModel):
     lifetime_epsilon: Positive | None = None
     lifetime_delta: float = Field(1e-5, gt=0, lt=1)
     researchers: tuple[str, ...] = Field((ANYBODY,), strict=False)
-    code: tuple[Sha256, ...] = Field((), strict=False)
+    code: tuple[CodeHash, ...] = Field((), strict=False)
     columns: tuple[str, ...] | None = Field(None, strict=False)
     hours: str | None = None
 
