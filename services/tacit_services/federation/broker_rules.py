@@ -27,7 +27,7 @@ _ANSWER_SECONDS = 3.0  # after which a command is given again: an answer of QoS 
 _EXISTS = ("Client already exists", "Role already exists")
 _GONE = ("Client not found", "Role not found")
 
-Command = dict[str, Any]
+PluginCommand = dict[str, Any]
 
 
 class BrokerRules:
@@ -117,7 +117,7 @@ class BrokerRules:
         while wanted not in self._roles_of(user):
             if time.monotonic() > deadline:
                 raise ServiceError(f"broker: {user} does not get its rights in run {run!r}")
-            commands: list[Command] = [
+            commands: list[PluginCommand] = [
                 {"command": "createClient", "username": user},
                 {"command": "createRole", **role(run, user)},
             ]
@@ -134,7 +134,7 @@ class BrokerRules:
         client = answer.get("data", {}).get("client", {})
         return {entry["rolename"] for entry in client.get("roles", ())}
 
-    def _do(self, commands: list[Command], accepted: Sequence[str]) -> list[dict[str, Any]]:
+    def _do(self, commands: list[PluginCommand], accepted: Sequence[str]) -> list[dict[str, Any]]:
         """Give commands until the broker has answered all of them; returns its answers.
 
         accepted: errors that say that it was so already. Raises ServiceError.

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import paho.mqtt.client as paho
 from amqtt.broker import Broker
 from amqtt.contexts import Action, BaseContext
 from amqtt.plugins.base import BaseAuthPlugin, BaseTopicPlugin
@@ -32,6 +31,7 @@ from tacit_services.enrollment.acl import (
 )
 from tacit_services.enrollment.authority import CA, CERTIFICATE, KEY, REVOKED
 from tacit_services.federation.kept_rules import HOST, KeptRules
+from tacit_services.transport.mqtt import covers
 
 _MODULE = "tacit_services.federation.fallback_rules"
 
@@ -113,7 +113,7 @@ def _allows(rights: Rights, topic: str, action: Action | None) -> bool:
 
 
 def _covered(filters: Iterable[str], topic: str) -> bool:
-    return any(paho.topic_matches_sub(each, topic) for each in filters)
+    return any(covers(each, topic) for each in filters)
 
 
 def _settings(folder: str, bundle: Path, port: str) -> dict[str, object]:
