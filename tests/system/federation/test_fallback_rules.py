@@ -10,7 +10,6 @@ import pytest
 from tacit_services.children import processes
 from tacit_services.enrollment.acl import aggregator_name
 from tacit_services.enrollment.authority import CertificateAuthority
-from tacit_services.federation import broker as module
 from tacit_services.federation.broker import FederationBroker
 from tacit_services.transport.mqtt import Connection
 from tacit_services.transport.tls import Tls
@@ -81,7 +80,7 @@ def test_without_any_broker_it_is_said_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(processes, "_which", lambda name: None)
-    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     authority = CertificateAuthority.create(tmp_path / "ca")
     with pytest.raises(ServiceError, match=r"neither mosquitto .* nor amqtt"):
         FederationBroker(tmp_path / "broker", authority, [HOST]).start([])
