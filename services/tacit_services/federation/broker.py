@@ -8,6 +8,7 @@ whose file is made anew at every start from what BrokerRules has kept.
 from __future__ import annotations
 
 import importlib.util
+import signal
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -64,7 +65,7 @@ class FederationBroker:
         self._authority = authority
         self._kept = KeptRules(folder)
         self._address: str | None = None
-        self._live = True  # whether rules are changed by commands
+        self._child: Child | None = None  # mosquitto
         folder.mkdir(parents=True, exist_ok=True)
         with authority.locked():
             self._bundle = certified(authority, BROKER, (*LOOPBACK, *hosts))
@@ -80,7 +81,6 @@ class FederationBroker:
         port = free_port()
         self._address = f"127.0.0.1:{port}"
         if binary is None:
-            self._live = False
             line = self._fallback(port)
             child = Child("broker", line, {}, self._folder / "broker.log", lasting=True)
             start_and_wait(child, port, children)
@@ -96,6 +96,7 @@ class FederationBroker:
             before=partial(self._kept.write_plugin_file, self._folder / _PLUGIN_FILE),
         )
         start_and_wait(child, port, children)
+        self._child = child
         return StartedServer("mosquitto", self._address)
 
     def rules(self) -> BrokerRules | FileRules:
@@ -104,10 +105,15 @@ class FederationBroker:
         Raises ServiceError where the broker does not answer.
         """
         assert self._address is not None, "not started"
-        if not self._live:
+        if self._child is None:
             return FileRules(self._kept)
         tls = Tls(self._own / CA, self._own / CERTIFICATE, self._own / KEY)
-        return BrokerRules(self._kept, self._address, tls)
+        return BrokerRules(self._kept, self._address, tls, self._reread)
+
+    def _reread(self) -> None:
+        """Let mosquitto read certificates and the list of revoked ones again."""
+        if self._child is not None:
+            self._child.signal(signal.SIGHUP)
 
     def _fallback(self, port: int) -> list[str]:
         """Return the command of the broker that is used without mosquitto. Raises ServiceError."""

@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tacit.errors import ServiceError
@@ -38,12 +38,21 @@ class BrokerRules:
     any thread.
     """
 
-    def __init__(self, kept: KeptRules, broker: str, tls: Tls, seconds: float = 30.0) -> None:
+    def __init__(
+        self,
+        kept: KeptRules,
+        broker: str,
+        tls: Tls,
+        reread: Callable[[], None],
+        seconds: float = 30.0,
+    ) -> None:
         """Connect as the host. seconds: for the broker to answer, each time.
 
-        Raises ServiceError where it does not.
+        reread: asks the broker to read the list of revoked certificates again. Raises ServiceError
+        where the broker does not answer.
         """
         self._kept = kept
+        self._reread = reread
         self._seconds = seconds
         self._mutex = threading.Lock()
         self._numbers = itertools.count()
@@ -91,10 +100,13 @@ class BrokerRules:
     def disconnect(self, member_id: str) -> None:
         """End a member's connections, and its rights in all runs: it was revoked.
 
-        With its certificate it may connect again until the broker has started anew with the list of
-        revoked ones, and can say and hear nothing.
+        The authority must have revoked its certificate before: then it does not get in again.
         """
         with self._mutex:
+            self._reread()
+            # It is asked twice, as it hears of the signal between two of its steps.
+            for _ in range(2):
+                self._roles_of(member_id)
             for run in self._kept.remove_member(member_id):
                 self._shut_out(run, member_id)
                 self._connection.publish(topics.presence(run, member_id), b"left", retain=True)

@@ -196,9 +196,7 @@ def test_a_run_that_is_over_leaves_nothing_at_the_broker(federation: Federation)
         assert bytes(1000) not in fresh.seen
 
 
-def test_who_was_revoked_says_nothing_more_and_later_does_not_get_in(
-    federation: Federation,
-) -> None:
+def test_who_was_revoked_is_thrown_out_and_does_not_get_in_again(federation: Federation) -> None:
     federation.rules.open("r", "edge-0")
     federation.rules.open("s", "edge-0")
     federation.rules.open("r", "edge-1")
@@ -213,14 +211,27 @@ def test_who_was_revoked_says_nothing_more_and_later_does_not_get_in(
         federation.rules.disconnect("edge-0")
         assert federation.rules.runs() == {"r": ("edge-1",), "s": ()}
         assert at_r.next() == b"left"
-        wait_for(lambda: edge.up)
-        edge.publish(own, b"tried")
+        wait_for(lambda: not edge.up)
+        edge.publish(own, b"too late")
+        assert not gets_in(federation, "edge-0")
+        # Nobody else has noticed.
         assert arrives(witness, other, at_r, other)
+        assert (edge.connects, witness.connects) == (1, 1)
         federation.kill()
         meet(witness, other, at_r)
-    revoked = Connection(federation.address, "x", [], lambda _: None, tls=federation.tls("edge-0"))
-    with pytest.raises(ServiceError):
-        revoked.start(1.0)
+        assert not gets_in(federation, "edge-0")
+        assert b"too late" not in at_r.seen
+
+
+def gets_in(federation: Federation, name: str) -> bool:
+    tls = federation.tls(name)
+    connection = Connection(federation.address, "again", [], lambda _: None, tls=tls)
+    try:
+        connection.start(1.0)
+    except ServiceError:
+        return False
+    connection.stop()
+    return True
 
 
 def test_a_rule_that_holds_already_disconnects_nobody(federation: Federation) -> None:
@@ -269,7 +280,7 @@ def test_strangers_do_not_get_in(federation: Federation, tmp_path: Path) -> None
 def test_a_broker_that_is_away_leaves_the_rule_for_its_next_start(tmp_path: Path) -> None:
     federation = Federation(tmp_path)
     impatient = BrokerRules(
-        federation.broker._kept, federation.address, federation.tls("host"), seconds=1.0
+        federation.broker._kept, federation.address, federation.tls("host"), lambda: None, 1.0
     )
     federation.children[0].stop()
     with pytest.raises(ServiceError, match="holds from the broker's next start on"):
