@@ -249,22 +249,23 @@ def test_a_rule_that_holds_already_disconnects_nobody(federation: Federation) ->
 
 
 def test_nobody_takes_over_a_session_by_its_name(federation: Federation) -> None:
-    # Given a member that connects under the id of another, as one may that writes its own client,
+    # Given an edge, and a member that connects under its id, as one may that writes its own client,
     federation.rules.open("r", "edge-0")
     federation.rules.open("r", "edge-1")
     own = topics.up_numbered("r", "edge-0")
-    with (
-        connected(federation, aggregator_name("r"), *UP) as (_, at_r),
-        connected(federation, "edge-0") as (edge, _),
-    ):
-        thief = Connection(
-            federation.address, "edge-0", [], lambda _: None, tls=federation.tls("edge-1")
-        )
-        thief._client._client_id = b"edge-0"
+    edge, thief = (
+        Connection(federation.address, "r-edge-0", [], lambda _: None, tls=federation.tls(name))
+        for name in ("edge-0", "edge-1")
+    )
+    thief._client._client_id = b"r-edge-0"
+    with connected(federation, aggregator_name("r"), *UP) as (_, at_r):
+        edge.start(PATIENCE)
         thief.start(PATIENCE)
+        # then the edge goes on undisturbed.
         assert arrives(edge, own, at_r, own)
         assert edge.connects == 1
         thief.stop()
+        edge.stop()
 
 
 def test_strangers_do_not_get_in(federation: Federation, tmp_path: Path) -> None:
