@@ -18,7 +18,12 @@ async def serve(address: str) -> None:
         "listeners": {"default": {"type": "tcp", "bind": address, "max_connections": 1000}},
         "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
     }
-    broker = Broker(settings)
+    # Made within the loop, which it takes for its own.
+    await served(Broker(settings))
+
+
+async def served(broker: Broker) -> None:
+    """Serve until SIGTERM or SIGINT."""
     stop = asyncio.Event()
     for name in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(name, stop.set)

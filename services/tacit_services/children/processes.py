@@ -75,6 +75,11 @@ class Child:
         assert self.process is not None
         return self.process.poll()
 
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+
     def stop(self, patience: float = 8.0) -> None:
         """Send SIGTERM, and SIGKILL after `patience` seconds."""
         if self.process is None or self.process.poll() is not None:

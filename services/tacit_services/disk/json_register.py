@@ -19,20 +19,20 @@ from tacit import regular_file
 from tacit.errors import ConfigError, other_format
 from tacit_services.disk import files
 
-Record = TypeVar("Record")
+T = TypeVar("T")
 
 
-class JsonRegister(Generic[Record]):
+class JsonRegister(Generic[T]):
     """The records in the file at `path`, which need not be there yet."""
 
-    def __init__(self, path: Path, key: str, number: int, kind: type[Record]) -> None:
+    def __init__(self, path: Path, key: str, number: int, kind: type[T]) -> None:
         """key: under which they stand. number: the format. kind: a dataclass, the record's."""
         self.path = path
         self._key = key
         self._number = number
-        self._list: TypeAdapter[list[Record]] = TypeAdapter(list[kind])  # type: ignore[valid-type]
+        self._list: TypeAdapter[list[T]] = TypeAdapter(list[kind])  # type: ignore[valid-type]
 
-    def all(self) -> list[Record]:
+    def all(self) -> list[T]:
         """Return the records, newly read.
 
         Raises ConfigError where the file is damaged, unreadable or of another format.
@@ -50,7 +50,7 @@ class JsonRegister(Generic[Record]):
             raise ConfigError(f"{self.path}: {error}") from error
 
     @contextmanager
-    def changing(self) -> Iterator[list[Record]]:
+    def changing(self) -> Iterator[list[T]]:
         """Yield the records, which the block may change; they are durable when it is left.
 
         Nobody else changes them meanwhile. A block that raises changes nothing. Raises ConfigError.
@@ -74,12 +74,12 @@ class JsonRegister(Generic[Record]):
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
-    def _read(self, content: dict[str, Any]) -> list[Record]:
+    def _read(self, content: dict[str, Any]) -> list[T]:
         if (number := content.get("format")) != self._number:
             raise ValueError(other_format(number, self._number))
         return self._list.validate_python(content[self._key])
 
-    def _write(self, records: list[Record]) -> None:
+    def _write(self, records: list[T]) -> None:
         content = {"format": self._number, self._key: self._list.dump_python(records)}
         data = (json.dumps(content, indent=1) + "\n").encode("ascii")
         try:

@@ -1,4 +1,4 @@
-"""The broker of a federation: one mosquitto behind the host's port.
+"""The broker of a federation, behind the host's port: one mosquitto, or amqtt where there is none.
 
 It asks for client certificates of the federation's authority, and takes the common name for the
 user. What a user may write, read and subscribe to is in mosquitto's plugin for dynamic security,
@@ -7,11 +7,14 @@ whose file is made anew at every start from what BrokerRules has kept.
 
 from __future__ import annotations
 
+import importlib.util
+import signal
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
 from tacit.errors import ServiceError
+from tacit_services import python_child
 from tacit_services.children.processes import (
     Child,
     StartedServer,
@@ -32,16 +35,18 @@ from tacit_services.enrollment.authority import (
     CertificateAuthority,
 )
 from tacit_services.federation.broker_rules import BrokerRules
+from tacit_services.federation.file_rules import FileRules
 from tacit_services.federation.kept_rules import HOST, KeptRules
 from tacit_services.transport.tls import Tls
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _PLUGIN = "mosquitto_dynamic_security.so"
+_FALLBACK = "tacit_services.federation.fallback_rules"
 _PLUGIN_FILE = "dynamic-security.json"
 
 
 class FederationBroker:
-    """The mosquitto of a federation, at a loopback port.
+    """The broker of a federation, at a loopback port.
 
     Usage::
 
@@ -60,6 +65,7 @@ class FederationBroker:
         self._authority = authority
         self._kept = KeptRules(folder)
         self._address: str | None = None
+        self._child: Child | None = None  # mosquitto
         folder.mkdir(parents=True, exist_ok=True)
         with authority.locked():
             self._bundle = certified(authority, BROKER, (*LOOPBACK, *hosts))
@@ -69,15 +75,16 @@ class FederationBroker:
         """Start it, and enter it among `children`; returns its address, for the front door.
 
         Started again after a kill -9, of it or of the host, it has the rules of before. Raises
-        ServiceError where there is no mosquitto, or it does not start.
+        ServiceError where there is no broker to start, or it does not start.
         """
         binary = mosquitto()
-        if binary is None:
-            raise ServiceError(
-                "broker: no mosquitto on PATH, and a federation's rules need it; install it "
-                "(Debian: apt install mosquitto), or name a broker of your own with --broker"
-            )
         port = free_port()
+        self._address = f"127.0.0.1:{port}"
+        if binary is None:
+            line = self._fallback(port)
+            child = Child("broker", line, {}, self._folder / "broker.log", lasting=True)
+            start_and_wait(child, port, children)
+            return StartedServer("amqtt (no mosquitto on PATH)", self._address)
         conf = self._folder / "mosquitto.conf"
         files.write(conf, "\n".join([*self._lines(port, binary), ""]).encode(), files.SECRET)
         child = Child(
@@ -89,17 +96,33 @@ class FederationBroker:
             before=partial(self._kept.write_plugin_file, self._folder / _PLUGIN_FILE),
         )
         start_and_wait(child, port, children)
-        self._address = f"127.0.0.1:{port}"
+        self._child = child
         return StartedServer("mosquitto", self._address)
 
-    def rules(self) -> BrokerRules:
-        """Return the rules of the started broker, over a connection of the host's own.
+    def rules(self) -> BrokerRules | FileRules:
+        """Return the rules of the started broker: mosquitto's over a connection of the host's own.
 
         Raises ServiceError where the broker does not answer.
         """
         assert self._address is not None, "not started"
+        if self._child is None:
+            return FileRules(self._kept)
         tls = Tls(self._own / CA, self._own / CERTIFICATE, self._own / KEY)
-        return BrokerRules(self._kept, self._address, tls)
+        return BrokerRules(self._kept, self._address, tls, self._reread)
+
+    def _reread(self) -> None:
+        """Let mosquitto read certificates and the list of revoked ones again."""
+        if self._child is not None:
+            self._child.signal(signal.SIGHUP)
+
+    def _fallback(self, port: int) -> list[str]:
+        """Return the command of the broker that is used without mosquitto. Raises ServiceError."""
+        if importlib.util.find_spec("amqtt") is None:
+            raise ServiceError(
+                "broker: neither mosquitto (Debian: apt install mosquitto) nor amqtt "
+                "(pip install 'tacit[run]') is there; install one, or name a broker with --broker"
+            )
+        return python_child.command(_FALLBACK, str(self._folder), str(self._bundle), str(port))
 
     def _lines(self, port: int, binary: str) -> list[str]:
         return [

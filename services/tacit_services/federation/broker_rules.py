@@ -12,7 +12,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tacit.errors import ServiceError
@@ -27,7 +27,7 @@ _ANSWER_SECONDS = 3.0  # after which a command is given again: an answer of QoS 
 _EXISTS = ("Client already exists", "Role already exists")
 _GONE = ("Client not found", "Role not found")
 
-Command = dict[str, Any]
+PluginCommand = dict[str, Any]
 
 
 class BrokerRules:
@@ -38,12 +38,21 @@ class BrokerRules:
     any thread.
     """
 
-    def __init__(self, kept: KeptRules, broker: str, tls: Tls, seconds: float = 30.0) -> None:
+    def __init__(
+        self,
+        kept: KeptRules,
+        broker: str,
+        tls: Tls,
+        reread: Callable[[], None],
+        seconds: float = 30.0,
+    ) -> None:
         """Connect as the host. seconds: for the broker to answer, each time.
 
-        Raises ServiceError where it does not.
+        reread: asks the broker to read the list of revoked certificates again. Raises ServiceError
+        where the broker does not answer.
         """
         self._kept = kept
+        self._reread = reread
         self._seconds = seconds
         self._mutex = threading.Lock()
         self._numbers = itertools.count()
@@ -91,10 +100,13 @@ class BrokerRules:
     def disconnect(self, member_id: str) -> None:
         """End a member's connections, and its rights in all runs: it was revoked.
 
-        With its certificate it may connect again until the broker has started anew with the list of
-        revoked ones, and can say and hear nothing.
+        The authority must have revoked its certificate before: then it does not get in again.
         """
         with self._mutex:
+            self._reread()
+            # It is asked twice, as it hears of the signal between two of its steps.
+            for _ in range(2):
+                self._roles_of(member_id)
             for run in self._kept.remove_member(member_id):
                 self._shut_out(run, member_id)
                 self._connection.publish(topics.presence(run, member_id), b"left", retain=True)
@@ -117,7 +129,7 @@ class BrokerRules:
         while wanted not in self._roles_of(user):
             if time.monotonic() > deadline:
                 raise ServiceError(f"broker: {user} does not get its rights in run {run!r}")
-            commands: list[Command] = [
+            commands: list[PluginCommand] = [
                 {"command": "createClient", "username": user},
                 {"command": "createRole", **role(run, user)},
             ]
@@ -134,7 +146,7 @@ class BrokerRules:
         client = answer.get("data", {}).get("client", {})
         return {entry["rolename"] for entry in client.get("roles", ())}
 
-    def _do(self, commands: list[Command], accepted: Sequence[str]) -> list[dict[str, Any]]:
+    def _do(self, commands: list[PluginCommand], accepted: Sequence[str]) -> list[dict[str, Any]]:
         """Give commands until the broker has answered all of them; returns its answers.
 
         accepted: errors that say that it was so already. Raises ServiceError.

@@ -55,6 +55,15 @@ _CALLBACKS = (
 )
 
 
+def covers(topic_filter: str, topic: str) -> bool:
+    """Return whether a subscription to `topic_filter` is one to `topic`.
+
+    >>> covers("a/+", "a/b"), covers("a/#", "a/b/c"), covers("a/+", "a/b/c")
+    (True, True, False)
+    """
+    return paho.topic_matches_sub(topic_filter, topic)
+
+
 @dataclass(frozen=True, slots=True)
 class Inbound:
     """A received message.

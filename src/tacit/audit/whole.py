@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, get_args
 
-from tacit.audit import message_attacks, own_modules, people, rows_in_messages
+from tacit.audit import message_attacks, own_modules, population, rows_in_messages
 from tacit.audit.mutants import LOCAL, OTHERS, SAMPLED
 from tacit.audit.party_mutants import party_tests
 from tacit.audit.row_times import row_times
@@ -68,8 +68,8 @@ SAMPLED_TESTS: Final[dict[str, Sampled]] = {
     "crowd": rows_in_messages.crowd,
     "own": own_modules.own_module,
     "raising": own_modules.raising,
-    "person": people.person,
-    "dealt": people.dealt,
+    "person": population.person,
+    "dealt": population.dealt,
     "times": times,
 }
 
@@ -159,7 +159,7 @@ def _tests(host: Host) -> dict[str, Test]:
         "orders": message_attacks.orders,
         "sampler": rows_in_messages.sampler,
         "in parts": rows_in_messages.sampler_in_parts,
-        "people": people.drawn,
+        "people": population.drawn,
         "training": training,
     }
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.audit import people
+from tacit.audit import population
 from tacit.audit.mutants import OTHERS, SAMPLED, LessNoise
 from tacit.audit.mutants_people import rows_dealt
 from tacit.audit.statistics import Finding
@@ -37,7 +37,7 @@ def verdicts(findings: list[Finding]) -> set[str]:
 
 
 def test_the_person_has_fifty_rows_and_others_up_to_as_many() -> None:
-    world = people.quiet_people(GAUSSIAN)
+    world = population.quiet_population(GAUSSIAN)
     units, without = (world.records(canary=present).units for present in (True, False))
     assert units is not None
     assert without is not None
@@ -54,16 +54,16 @@ GOSSIP = next(subject for subject in ALGORITHMS if subject.algorithm == "adp2sgd
     "subject", [DISCRETE, *nightly(GAUSSIAN)], ids=lambda subject: subject.name
 )
 def test_an_edge_says_no_more_of_a_person_than_of_a_row(subject: Subject) -> None:
-    findings = people.person(subject, Randomness(1), 800)
+    findings = population.person(subject, Randomness(1), 800)
     assert verdicts(findings) == {"passes"}
     assert [finding.claim for finding in findings] == [2.0, 2.0]
     assert all(finding.measured > 1.0 for finding in findings)  # it has power
 
 
 def test_two_thirds_of_the_noise_are_accused_and_three_halves_pass_with_margin() -> None:
-    less = people.person(GAUSSIAN.but(releaser=TwoThirds, honest=False), Randomness(1), 1600)
+    less = population.person(GAUSSIAN.but(releaser=TwoThirds, honest=False), Randomness(1), 1600)
     assert verdicts(less) == {"caught"}
-    more = people.person(GAUSSIAN.but(releaser=ThreeHalves), Randomness(1), 600)
+    more = population.person(GAUSSIAN.but(releaser=ThreeHalves), Randomness(1), 600)
     assert verdicts(more) == {"passes"}
     assert all(finding.measured < 0.6 * finding.claim for finding in more)
 
@@ -71,29 +71,29 @@ def test_two_thirds_of_the_noise_are_accused_and_three_halves_pass_with_margin()
 @pytest.mark.parametrize("name", ["person", *nightly("dealt")])
 def test_rows_that_are_clipped_or_dealt_by_themselves_are_caught(name: str) -> None:
     mutant, pushes = BY_PERSON[name]
-    test = {"person": people.person, "dealt": people.dealt}[name]
+    test = {"person": population.person, "dealt": population.dealt}[name]
     assert verdicts(test(mutant, Randomness(1), pushes)) == {"caught"}
 
 
 def test_a_file_that_is_dealt_by_person_says_no_more_than_one_edge() -> None:
-    findings = people.dealt(GAUSSIAN, Randomness(1), 600)
+    findings = population.dealt(GAUSSIAN, Randomness(1), 600)
     assert verdicts(findings) == {"passes"}
     assert all(finding.measured > 0.9 for finding in findings)
 
 
 def test_the_person_is_dealt_to_one_edge_and_by_row_to_all() -> None:
-    ids = people._ids(people.quiet_people(GAUSSIAN).of)
+    ids = population._ids(population.quiet_population(GAUSSIAN).of)
     assert len(set(edges_of(ids, seed=1, edges=4)[-50:].tolist())) == 1
     assert len(set(rows_dealt(ids, seed=1, edges=4)[-50:].tolist())) == 4
 
 
 @pytest.mark.parametrize("subject", HONEST, ids=lambda subject: subject.name)
 def test_people_are_drawn_whatever_rows_they_have(subject: Subject) -> None:
-    assert verdicts(people.drawn(subject, Randomness(1))) == {"passes"}
+    assert verdicts(population.drawn(subject, Randomness(1))) == {"passes"}
 
 
 def test_rows_that_are_drawn_by_themselves_are_caught() -> None:
-    assert verdicts(people.drawn(DRAWN, Randomness(1))) == {"caught"}
+    assert verdicts(population.drawn(DRAWN, Randomness(1))) == {"caught"}
 
 
 @pytest.mark.slow
@@ -103,8 +103,8 @@ def test_rows_that_are_drawn_by_themselves_are_caught() -> None:
     ids=lambda subject: subject.name,
 )
 def test_no_algorithm_says_more_of_a_person(subject: Subject) -> None:
-    assert verdicts(people.person(subject, Randomness(1), 400)) == {"passes"}
-    assert verdicts(people.drawn(subject, Randomness(1))) == {"passes"}
+    assert verdicts(population.person(subject, Randomness(1), 400)) == {"passes"}
+    assert verdicts(population.drawn(subject, Randomness(1))) == {"passes"}
 
 
 @pytest.mark.exhaustive
@@ -112,12 +112,12 @@ def test_twelve_audits_of_people_raise_no_alarm_and_miss_no_mutant() -> None:
     for seed in range(12):
         source = Randomness(200 + seed)
         for subject in HONEST:
-            assert verdicts(people.person(subject, source, 1200)) == {"passes"}
-            assert verdicts(people.drawn(subject, source)) == {"passes"}
-        assert verdicts(people.dealt(GAUSSIAN, source, 1200)) == {"passes"}
-        assert verdicts(people.person(*_audit_arguments("person", source))) == {"caught"}
-        assert verdicts(people.dealt(*_audit_arguments("dealt", source))) == {"caught"}
-        assert verdicts(people.drawn(DRAWN, source)) == {"caught"}
+            assert verdicts(population.person(subject, source, 1200)) == {"passes"}
+            assert verdicts(population.drawn(subject, source)) == {"passes"}
+        assert verdicts(population.dealt(GAUSSIAN, source, 1200)) == {"passes"}
+        assert verdicts(population.person(*_audit_arguments("person", source))) == {"caught"}
+        assert verdicts(population.dealt(*_audit_arguments("dealt", source))) == {"caught"}
+        assert verdicts(population.drawn(DRAWN, source)) == {"caught"}
 
 
 def _audit_arguments(name: str, source: Randomness) -> tuple[Subject, Randomness, int]:

@@ -2,126 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import queue
-import signal
 import ssl
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tacit_services.children.processes import Child, restart_if_dead
+from tacit_services.enrollment import certificates
 from tacit_services.enrollment.acl import acl_of_federation, aggregator_name
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.federation.broker import FederationBroker
 from tacit_services.federation.broker_rules import BrokerRules
-from tacit_services.transport.mqtt import Connection, Inbound
+from tacit_services.transport.mqtt import Connection
 from tacit_services.transport.tls import Tls
 
 from tacit.errors import ServiceError
 from tacit.protocol import topics
+from tests.helpers.federation_broker import UP, Federation, arrives, connected, meet
 from tests.helpers.servers import HOST, PATIENCE, need, wait_for
-
-UP = [topics.up_all("r"), topics.presence_all("r")]
-
-
-class Federation:
-    """A broker as a host has it, and whoever connects to it."""
-
-    def __init__(self, folder: Path) -> None:
-        need("mosquitto")
-        self.folder = folder
-        if (folder / "ca" / "ca.crt").exists():
-            self.authority = CertificateAuthority(folder / "ca")
-        else:
-            self.authority = CertificateAuthority.create(folder / "ca")
-        self.children: list[Child] = []
-        self.broker = FederationBroker(folder / "broker", self.authority, [HOST])
-        self.address = self.broker.start(self.children).address
-        self.rules: BrokerRules = self.broker.rules()
-
-    def tls(self, name: str) -> Tls:
-        folder = self.authority.folder / name
-        if not folder.exists():
-            self.authority.issue(name)
-        return Tls(folder / "ca.crt", folder / "tls.crt", folder / "tls.key")
-
-    def kill(self) -> None:
-        """Kill the broker, and start it again as the host's supervisor does."""
-        (child,) = self.children
-        assert child.process is not None
-        os.kill(child.process.pid, signal.SIGKILL)
-        wait_for(lambda: child.code() is not None)
-        restart_if_dead(child)
-
-    def end(self) -> None:
-        self.rules.stop()
-        for child in self.children:
-            child.stop()
 
 
 @pytest.fixture
 def federation(tmp_path: Path) -> Iterator[Federation]:
+    need("mosquitto")
     opened = Federation(tmp_path)
     yield opened
     opened.end()
-
-
-class Heard:
-    """What a client hears."""
-
-    def __init__(self) -> None:
-        self.messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-        self.seen: list[bytes] = []
-
-    def __call__(self, inbound: Inbound) -> None:
-        self.seen.append(inbound.payload)
-        self.messages.put(inbound.payload)
-        inbound.done()
-
-    def next(self) -> bytes:
-        """Return the payload that comes next."""
-        return self.messages.get(timeout=PATIENCE)
-
-
-@contextmanager
-def connected(
-    federation: Federation, name: str, *subscriptions: str
-) -> Iterator[tuple[Connection, Heard]]:
-    heard = Heard()
-    connection = Connection(
-        federation.address, name, subscriptions, heard, tls=federation.tls(name)
-    )
-    connection.start(PATIENCE)
-    try:
-        yield connection, heard
-    finally:
-        connection.stop()
-
-
-def meet(sender: Connection, topic: str, heard: Heard) -> None:
-    """Return when what the sender says is heard again, and nothing of before is under way."""
-    while True:
-        sender.publish(topic, b"are you there")
-        try:
-            heard.messages.get(timeout=0.3)
-            break
-        except queue.Empty:
-            pass
-    sender.publish(topic, b"met")
-    while heard.next() != b"met":
-        pass
-
-
-def arrives(sender: Connection, topic: str, heard: Heard, allowed: str) -> bool:
-    """Return whether a message passes: it is sent before one that may, on the same connection."""
-    sender.publish(topic, b"tried")
-    sender.publish(allowed, b"allowed")
-    first = heard.next()
-    if first == b"tried":
-        assert heard.next() == b"allowed"
-    return first == b"tried"
 
 
 def test_a_member_talks_in_a_run_that_it_has_consented_to_and_says_nothing_else(
@@ -290,9 +196,7 @@ def test_a_run_that_is_over_leaves_nothing_at_the_broker(federation: Federation)
         assert bytes(1000) not in fresh.seen
 
 
-def test_who_was_revoked_says_nothing_more_and_later_does_not_get_in(
-    federation: Federation,
-) -> None:
+def test_who_was_revoked_is_thrown_out_and_does_not_get_in_again(federation: Federation) -> None:
     federation.rules.open("r", "edge-0")
     federation.rules.open("s", "edge-0")
     federation.rules.open("r", "edge-1")
@@ -307,14 +211,27 @@ def test_who_was_revoked_says_nothing_more_and_later_does_not_get_in(
         federation.rules.disconnect("edge-0")
         assert federation.rules.runs() == {"r": ("edge-1",), "s": ()}
         assert at_r.next() == b"left"
-        wait_for(lambda: edge.up)
-        edge.publish(own, b"tried")
+        wait_for(lambda: not edge.up)
+        edge.publish(own, b"too late")
+        assert not gets_in(federation, "edge-0")
+        # Nobody else has noticed.
         assert arrives(witness, other, at_r, other)
+        assert (edge.connects, witness.connects) == (1, 1)
         federation.kill()
         meet(witness, other, at_r)
-    revoked = Connection(federation.address, "x", [], lambda _: None, tls=federation.tls("edge-0"))
-    with pytest.raises(ServiceError):
-        revoked.start(1.0)
+        assert not gets_in(federation, "edge-0")
+        assert b"too late" not in at_r.seen
+
+
+def gets_in(federation: Federation, name: str) -> bool:
+    tls = federation.tls(name)
+    connection = Connection(federation.address, "again", [], lambda _: None, tls=tls)
+    try:
+        connection.start(1.0)
+    except ServiceError:
+        return False
+    connection.stop()
+    return True
 
 
 def test_a_rule_that_holds_already_disconnects_nobody(federation: Federation) -> None:
@@ -332,22 +249,23 @@ def test_a_rule_that_holds_already_disconnects_nobody(federation: Federation) ->
 
 
 def test_nobody_takes_over_a_session_by_its_name(federation: Federation) -> None:
-    # Given a member that connects under the id of another, as one may that writes its own client,
+    # Given an edge, and a member that connects under its id, as one may that writes its own client,
     federation.rules.open("r", "edge-0")
     federation.rules.open("r", "edge-1")
     own = topics.up_numbered("r", "edge-0")
-    with (
-        connected(federation, aggregator_name("r"), *UP) as (_, at_r),
-        connected(federation, "edge-0") as (edge, _),
-    ):
-        thief = Connection(
-            federation.address, "edge-0", [], lambda _: None, tls=federation.tls("edge-1")
-        )
-        thief._client._client_id = b"edge-0"
+    edge, thief = (
+        Connection(federation.address, "r-edge-0", [], lambda _: None, tls=federation.tls(name))
+        for name in ("edge-0", "edge-1")
+    )
+    thief._client._client_id = b"r-edge-0"
+    with connected(federation, aggregator_name("r"), *UP) as (_, at_r):
+        edge.start(PATIENCE)
         thief.start(PATIENCE)
+        # then the edge goes on undisturbed.
         assert arrives(edge, own, at_r, own)
         assert edge.connects == 1
         thief.stop()
+        edge.stop()
 
 
 def test_strangers_do_not_get_in(federation: Federation, tmp_path: Path) -> None:
@@ -363,7 +281,7 @@ def test_strangers_do_not_get_in(federation: Federation, tmp_path: Path) -> None
 def test_a_broker_that_is_away_leaves_the_rule_for_its_next_start(tmp_path: Path) -> None:
     federation = Federation(tmp_path)
     impatient = BrokerRules(
-        federation.broker._kept, federation.address, federation.tls("host"), seconds=1.0
+        federation.broker._kept, federation.address, federation.tls("host"), lambda: None, 1.0
     )
     federation.children[0].stop()
     with pytest.raises(ServiceError, match="holds from the broker's next start on"):
@@ -381,8 +299,6 @@ def test_the_certificate_is_for_the_hosts_name(federation: Federation) -> None:
     context = ssl.create_default_context(cafile=federation.authority.folder / "ca.crt")
     assert context.cert_store_stats()["x509_ca"] == 1
     newest = federation.authority.issued("broker")[-1]
-    from tacit_services.enrollment import certificates
-
     assert "fed.example.org" in certificates.hosts(newest)
 
 

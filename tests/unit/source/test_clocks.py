@@ -27,6 +27,9 @@ ALLOWED = {
     ("services/tacit_services/transport/tls.py", "time.time"),
     # when an owner answered, for people to read
     ("services/tacit_services/offers/consent.py", "from datetime"),
+    # since when somebody is a member or may ask, and until when: dates of the world
+    ("services/tacit_services/federation/members.py", "time.time"),
+    ("services/tacit_services/federation/people.py", "time.time"),
     ("src/tacit/datasets/own/cells.py", "import datetime"),  # of cells that are times
     ("src/tacit/datasets/own/days.py", "import datetime"),
     ("src/tacit/datasets/own/excel_sheet.py", "import datetime"),  # of cells that are days

@@ -26,7 +26,7 @@ Z = 0.5  # near μ = 2 a wrong factor is found with the fewest pushes
 
 
 @dataclass(frozen=True, eq=False)
-class People(World):
+class Population(World):
     """A world whose rows are of people, one after the other; the canary is one person more.
 
     of: whose each row is, (n,) ascending, the canary's rows last. mean: whether a person's gradient
@@ -47,7 +47,9 @@ class People(World):
 def person(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     """Bound what one message shows of a person with 50 rows, in either direction (H)."""
     subject = subject.but(z=Z)
-    return _of_kind(subject, in_or_out("person", subject, source, quiet_people(subject), pushes))
+    return _of_kind(
+        subject, in_or_out("person", subject, source, quiet_population(subject), pushes)
+    )
 
 
 def drawn(subject: Subject, source: Randomness, pushes: int = DRAWN_PUSHES) -> list[Finding]:
@@ -58,7 +60,7 @@ def drawn(subject: Subject, source: Randomness, pushes: int = DRAWN_PUSHES) -> l
     subject = visible(subject)
     of = np.repeat(np.arange(SAMPLER_ROWS), _rows(SAMPLER_ROWS))
     each = pixels(SAMPLER_ROWS).take(torch.from_numpy(of))
-    world = People(torch.zeros(subject.model.size), each, pixels(0), torch.empty(0), of)
+    world = Population(torch.zeros(subject.model.size), each, pixels(0), torch.empty(0), of)
     ask = MessageSource(subject, source, world, canary=False)
     return as_poisson("sampler of people", subject, ask, pushes, alone)
 
@@ -69,7 +71,7 @@ def dealt(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     The claim is one edge's, as the run's ε is the largest of any. The attacker knows the dealing,
     and adds what the edges say that were dealt rows of the person.
     """
-    subject, population = subject.but(z=Z), quiet_people(subject)
+    subject, population = subject.but(z=Z), quiet_population(subject)
     where = subject.deal(_ids(population.of), seed=DEALING_SEED, edges=SITES)
     sites = [_site(population, where == site) for site in np.unique(where[-MOST_ROWS:])]
     inside, outside = (
@@ -82,23 +84,23 @@ def dealt(subject: Subject, source: Randomness, pushes: int) -> list[Finding]:
     return _of_kind(subject, compared("person, dealt", subject, inside, outside))
 
 
-def quiet_people(subject: Subject) -> People:
+def quiet_population(subject: Subject) -> Population:
     """Return the quiet world, with people: the canary's rows are long, and all others silent."""
     world = quiet_world(subject.model)
     of = np.repeat(np.arange(ROWS), [*_rows(ROWS - 1), MOST_ROWS])
     silent = world.rows.take(_zeros(len(of) - MOST_ROWS))
     loud = world.canary.take(_zeros(MOST_ROWS))
-    return People(world.params, silent, loud, world.direction, of)
+    return Population(world.params, silent, loud, world.direction, of)
 
 
 def _scores(
-    subject: Subject, source: Randomness, site: People, pushes: int, *, canary: bool
+    subject: Subject, source: Randomness, site: Population, pushes: int, *, canary: bool
 ) -> ScoreValues:
     ask = MessageSource(subject, source, site, canary=canary)
     return score(subject, site, ask.vectors(pushes))
 
 
-def _site(population: People, at_site: npt.NDArray[np.bool_]) -> People:
+def _site(population: Population, at_site: npt.NDArray[np.bool_]) -> Population:
     """Return the part of the file that one edge is dealt."""
     others = len(population.rows)
     rows, canary = (
@@ -108,7 +110,7 @@ def _site(population: People, at_site: npt.NDArray[np.bool_]) -> People:
             (population.canary, at_site[others:]),
         )
     )
-    return People(population.params, rows, canary, population.direction, population.of[at_site])
+    return Population(population.params, rows, canary, population.direction, population.of[at_site])
 
 
 def _rows(people: int) -> npt.NDArray[np.int64]:
