@@ -16,7 +16,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -26,6 +26,7 @@ from tacit import shown
 from tacit.config.fingerprint import canonical
 from tacit.config.site import check_file_name
 from tacit.errors import ConfigError, WireError
+from tacit.privacy.policy import Sha256
 
 OFFER = "offer.json"  # in a folder with the offer's files
 MOST_BYTES = 1 << 22  # of an offer
@@ -35,8 +36,6 @@ MOST_NAME = 100  # characters of a researcher's name
 _SIGNED = b"tacit offer 1\n"  # before what is signed, so that it is no other thing's signature
 _DIGITS = 400  # of a number: no longer one is written
 RUN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-
-HexSha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Researcher(BaseModel):
@@ -79,8 +78,8 @@ class Offer(BaseModel):
     format: Literal[1] = 1
     run: str = Field(pattern=RUN)
     file: dict[str, dict[str, Any]] = Field(max_length=16)
-    files: dict[str, HexSha256] = Field({}, max_length=MOST_FILES)
-    code: dict[str, HexSha256] = Field({}, max_length=MOST_FILES)
+    files: dict[str, Sha256] = Field({}, max_length=MOST_FILES)
+    code: dict[str, Sha256] = Field({}, max_length=MOST_FILES)
     researcher: Researcher
     signature: str = Field("", max_length=88)
 

@@ -35,7 +35,7 @@ class MemberSettings(EdgeSettings):
 
     run_file: str = OFFER
     offer: Path = Field(description="folder with offer.json, and the offer's files")
-    offer_data: Path = Field(description="the member's rows: a file or a folder")
+    offer_data: str = Field(description="the member's rows: a file, a folder, or module:name")
     offer_rows: int | None = Field(None, gt=0, description="public: rows that the member states")
     offer_name: str | None = Field(None, description="whose ledger this is")
 
@@ -54,8 +54,10 @@ def edge() -> None:
     logs.to_stderr(settings.log, settings.log_format)
     if settings.identity is None:
         raise ConfigError("TACIT_IDENTITY: missing; it is the member's number in its federation")
-    site = Site(settings.identity, settings.offer_data, settings.offer_rows, settings.offer_name)
-    work(settings, definition_at_member(read_offer(settings.offer), settings.offer, site))
+    rows, name = settings.offer_rows, settings.offer_name
+    site = Site(settings.identity, Path(), rows, name).of(settings.offer_data, Path())
+    run = definition_at_member(read_offer(settings.offer), settings.offer, site)
+    work(settings.model_copy(update={"data": site.data}), run)
 
 
 if __name__ == "__main__":
