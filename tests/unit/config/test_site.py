@@ -148,7 +148,8 @@ def test_where_batches_are_parts_of_a_pass_the_rows_are_the_runs(tmp_path: Path)
 READER = """
 class Rows:
     def __init__(self, folder):
-        self.rows = [(float(line), int(float(line) > 0.5)) for line in open(f"{folder}/rows.txt")]
+        with open(f"{folder}/rows.txt") as lines:
+            self.rows = [(float(line), int(float(line) > 0.5)) for line in lines]
 
     def __len__(self):
         return len(self.rows)
