@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit import regular_file
 from tacit.errors import ConfigError, PrivacyError
-from tacit.privacy.policy import Sha256
+from tacit.exported.stored import Sha256
 from tacit_services.disk.files import SECRET, write
 from tacit_services.offers.offer import MOST_NAME, Offer, complaint
 

@@ -26,7 +26,7 @@ from tacit import shown
 from tacit.config.fingerprint import canonical
 from tacit.config.site import check_file_name
 from tacit.errors import ConfigError, WireError
-from tacit.privacy.policy import Sha256
+from tacit.exported.stored import Sha256
 
 OFFER = "offer.json"  # in a folder with the offer's files
 MOST_BYTES = 1 << 22  # of an offer

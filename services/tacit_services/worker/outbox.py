@@ -185,7 +185,7 @@ class Outbox:
     def _write(self, path: Path, pieces: EnvelopePieces) -> None:
         """Write `pieces` durably to `path`."""
         if not path.parent.exists():
-            path.parent.mkdir()
+            path.parent.mkdir(exist_ok=True)  # another run's worker may have made it since
             self._disk.sync(path.parent.parent)
         files.write_pieces(path, pieces, files.SECRET, self._disk)
 
@@ -232,13 +232,17 @@ class Outbox:
         return pending
 
     def _sweep(self) -> None:
-        """Delete files of messages that a crash has kept from being stored, or from deletion."""
+        """Delete files of messages that a crash has kept from being stored, or from deletion.
+
+        On a shared ledger those of this run: other workers of the identity write theirs meanwhile.
+        """
         if self._folder is None or not (self._folder / _FOLDER).is_dir():
             return
         query = "SELECT run, seq FROM message WHERE owner = ? AND envelope IS NULL"
         names = {_name(*row) for row in self._ledger.read(query, self._key[0])}
         for path in (self._folder / _FOLDER).iterdir():
-            if path.name not in names:
+            others = self._ledger.shared and path.name.rpartition(".")[0] != self._key[1]
+            if path.name not in names and not others:
                 path.unlink()
 
     def _file(self, seq: int) -> Path:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -142,6 +144,51 @@ def test_a_worker_that_outlives_its_member_keeps_the_ledger_from_others(tmp_path
         os.close(number)
     with lent(tmp_path) as (_, loan):
         assert read_chains(loan.path)[0].count == 1
+
+
+# Charges once for run sys.argv[2] by the loan sys.argv[1], says so, and goes on until it is told to.
+WORKER = """
+import sys
+from tacit.errors import PrivacyError
+from tacit_services.identity.ledger_loan import LedgerLoan
+try:
+    ledger = LedgerLoan.read(sys.argv[1]).opened(sys.argv[2])
+except PrivacyError as error:
+    sys.exit(str(error))
+ledger.charge(0.1, 2.0, "gaussian", secret=True)
+print(ledger.charged().count, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_worker_process_inherits_the_locks_and_keeps_them_until_it_is_killed(
+    tmp_path: Path,
+) -> None:
+    with lent(tmp_path) as (_, loan):
+        command = [sys.executable, "-c", WORKER, loan.text(), "one"]
+        # Given a process that has not inherited them, then it opens nothing;
+        stranger = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "no member has it for this process" in stranger.stderr
+        # given one that has,
+        worker = subprocess.Popen(
+            command,
+            pass_fds=loan.descriptors,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with worker, closing(loan.opened("two")) as theirs:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "1\n"
+            charge(theirs)
+            assert theirs.charged().count == 2
+            # when another takes the member's place too early, then it is refused;
+            with pytest.raises(PrivacyError) as refused, lent(tmp_path, "another"):
+                pass
+            assert "another run is training on it" in str(refused.value)
+            worker.kill()
+    with lent(tmp_path) as (_, loan), closing(loan.opened("one")) as again:
+        assert (again.charged().count, again.run_history()[0].count) == (2, 1)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"path": 5}', "null"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from datetime import time
 from typing import Any
 
 import pytest
@@ -178,13 +177,12 @@ def test_work_is_allowed_from_the_first_minute_up_to_the_last(
     hours: str, allowed: list[str]
 ) -> None:
     owners = policy.parse(f'hours = "{hours}"', "policy")
-    for text in ("20:00", "23:59", "00:00", "05:59", "06:00", "19:59"):
-        now = time.fromisoformat(text)
-        assert owners.allows_at(now) == (text in allowed)
-        if text not in allowed:
-            with pytest.raises(PolicyForbids, match=f"policy hours={hours}: it is {text};"):
+    for now in ("20:00", "23:59", "00:00", "05:59", "06:00", "19:59"):
+        assert owners.allows_at(now) == (now in allowed)
+        if now not in allowed:
+            with pytest.raises(PolicyForbids, match=f"policy hours={hours}: it is {now};"):
                 owners.check_hours(now)
-    assert policy.parse("", "policy").allows_at(time(12))
+    assert policy.parse("", "policy").allows_at("12:00")
 
 
 def test_outside_of_a_federation_a_policy_with_its_keys_forbids_only_beyond_the_lifetime() -> None:

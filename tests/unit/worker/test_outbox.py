@@ -15,7 +15,7 @@ import torch
 from tacit_services.worker.outbox import LARGE, Outbox
 
 from tacit.errors import PrivacyError
-from tacit.privacy.ledger import Ledger, read_chains
+from tacit.privacy.ledger import Ledger, SharedLedger, read_chains
 from tacit.privacy.ledger.chain import Charge
 from tacit.protocol import envelope as wire
 from tacit.protocol._pb import wire_pb2 as pb
@@ -327,3 +327,34 @@ def test_an_update_is_held_once_while_it_is_stored_and_sent(tmp_path: Path) -> N
     completed = forked.finished(COPIES, tmp_path, str(10_000_000))
     assert completed.returncode == 0, completed.stderr
     assert 0.9 < float(completed.stdout) < 1.7
+
+
+def test_workers_of_two_runs_have_their_messages_in_one_shared_ledger(tmp_path: Path) -> None:
+    @contextmanager
+    def at_work(run: str) -> Iterator[Outbox]:
+        with closing(SharedLedger(tmp_path / "ledger.db", "data", run=run)) as ledger:
+            yield Outbox(ledger, run, OWNER, tmp_path)
+
+    content = bytes(LARGE + 1)
+    with at_work("a") as ours, at_work("a.1") as theirs:
+        for box in (ours, theirs):
+            box.put(1, content)
+            box.put(2, b"small")
+    # Given a message of one run whose file is there, and whose commit is yet to come,
+    (tmp_path / "messages" / "a.1.3").write_bytes(content)
+    (tmp_path / "messages" / "a.3").write_bytes(b"left by a crash of this run")
+    # when a worker of another run starts, then it deletes what its own run has left alone,
+    with at_work("a") as ours:
+        assert [path.name for path in large(tmp_path)] == ["a.1", "a.1.1", "a.1.3"]
+        assert (ours.next_seq(), taken(ours)) == (3, content)
+        ours.done(1)
+        ours.settle()
+    # and each has its own messages.
+    with at_work("a") as ours, at_work("a.1") as theirs:
+        assert [taken(box) for box in (ours, theirs)] == [b"small", content]
+
+
+def taken(box: Outbox) -> bytes:
+    oldest = box.oldest()
+    assert oldest is not None
+    return bytes(oldest[1])

@@ -50,9 +50,10 @@ class Lifetime:
     def check(self, history: History, spend: Spend) -> None:
         """Raise BudgetSpent unless it pays for `spend` after `history`, which counts in full."""
         if not self._filter(history).accepts(spend):
+            # An aggregator is told these words, and not what the owner allows.
             raise BudgetSpent(
-                f"lifetime_epsilon={self.epsilon}: the next release would pass what this data may "
-                f"spend in its lifetime"
+                "lifetime_epsilon: the next release would pass what this data may spend over all "
+                "runs"
             )
 
     def _filter(self, history: History) -> RenyiFilter:

@@ -86,7 +86,7 @@ class Ledger:
     [0.0, 1.2]
     """
 
-    pays_ahead = True  # whether a message's commit may charge what follows it
+    shared = False  # whether other processes charge the file; then nothing is charged ahead
     _patience = 10.0  # seconds to wait while another process has the file
 
     def __init__(self, path: Path | str, dataset: str, *, lineage: bytes | None = None) -> None:

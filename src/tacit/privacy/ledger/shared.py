@@ -58,7 +58,7 @@ class SharedLedger(Ledger):
     the data's lifetime. One process at a time charges for a run.
     """
 
-    pays_ahead = False
+    shared = True
     _patience = 60.0  # each of the others may have its turn before
 
     def __init__(

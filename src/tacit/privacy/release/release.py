@@ -233,7 +233,7 @@ class Releaser:
 
         It is no more than the budget pays for; None: nothing is to be charged.
         """
-        if not self.ledger.pays_ahead:
+        if self.ledger.shared:
             return None
         if self._left is None:
             pays = count
