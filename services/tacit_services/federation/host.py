@@ -59,7 +59,7 @@ from tacit_services.federation.run_sockets import RunSockets
 from tacit_services.federation.store import FederationStore
 from tacit_services.federation.submissions import Submissions
 from tacit_services.federation.supervisor import Supervisor
-from tacit_services.offers.offer import FILE
+from tacit_services.offers.offer import OFFER
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 from tacit_services.transport.front_door import FrontDoor
@@ -214,7 +214,7 @@ class Host:
         state.mkdir(exist_ok=True, mode=0o700)
         bundle = self._folder.certificate(aggregator_name(run))
         variables = {
-            "TACIT_RUN_FILE": str(place / FILE),
+            "TACIT_RUN_FILE": str(place / OFFER),
             "TACIT_OFFER": str(place),
             "TACIT_RUN_ID": run,
             "TACIT_BROKER": self._broker.address,

@@ -22,7 +22,7 @@ from tacit.errors import ConfigError, DataError, TacitError, WireError
 from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_records import RunRecord, RunRecords
-from tacit_services.offers.offer import FILE, Offer
+from tacit_services.offers.offer import OFFER, Offer
 from tacit_services.offers.submission import FILES, Submission, submitted_run
 
 _PLAIN = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -79,7 +79,7 @@ class Submissions:
 
     def public(self, run: str) -> bytes:
         """Return the offer of a run, as members are shown it."""
-        return (self._records.folder(run) / FILE).read_bytes()
+        return (self._records.folder(run) / OFFER).read_bytes()
 
     def files(self, run: str) -> list[str]:
         """Return the SHA-256 of the files that members may fetch."""

@@ -11,7 +11,7 @@ from tacit.errors import ConfigError, WireError
 from tacit_services.member.consent import Consent, KeyStanding
 from tacit_services.member.look_record import LookRecord, record_in
 from tacit_services.member.member_state import MemberState
-from tacit_services.offers.offer import FILE, Offer
+from tacit_services.offers.offer import OFFER, Offer
 
 _SECONDS = 30.0  # that the process which works may take to end a run's
 _TICK = 0.1
@@ -136,7 +136,7 @@ def _record(state: MemberState, run: str) -> LookRecord:
 def _offer(state: MemberState, run: str, record: LookRecord) -> Offer:
     """Return the offer that was looked at. Raises ConfigError where the file is another by now."""
     try:
-        offer = Offer.parse((state.folder / "runs" / run / FILE).read_bytes())
+        offer = Offer.parse((state.folder / "runs" / run / OFFER).read_bytes())
     except (OSError, WireError) as error:
         raise ConfigError(f"run {run}: {error}") from error
     if offer.fingerprint != record.fingerprint:

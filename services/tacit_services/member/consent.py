@@ -19,8 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit import regular_file
 from tacit.errors import ConfigError, PrivacyError
+from tacit.exported.stored import Sha256
 from tacit_services.disk.files import SECRET, write
-from tacit_services.offers.offer import MOST_NAME, HexSha256, Offer, complaint
+from tacit_services.offers.offer import MOST_NAME, Offer, complaint
 
 AnswerWord = Literal["accepted", "declined"]
 
@@ -43,12 +44,12 @@ class Consent(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     run: str
-    fingerprint: HexSha256
+    fingerprint: Sha256
     answer: AnswerWord
     at: datetime
     by_policy: bool = False
     researcher: str = Field(max_length=MOST_NAME)
-    key: HexSha256
+    key: Sha256
     withdrawn: datetime | None = None
 
     @property
@@ -62,7 +63,7 @@ class _Book(BaseModel):
 
     format: Literal[1] = 1
     consents: tuple[Consent, ...] = ()
-    keys: dict[str, HexSha256] = {}  # of researchers, by name, as the owner has confirmed them
+    keys: dict[str, Sha256] = {}  # of researchers, by name, as the owner has confirmed them
 
 
 class Consents:

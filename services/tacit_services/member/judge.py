@@ -22,7 +22,7 @@ from tacit_services.member.member_state import MemberState
 from tacit_services.member.screen import WIDTH, Screen
 from tacit_services.member.verdict import PolicyWord
 from tacit_services.member.worker import site_of
-from tacit_services.offers.offer import FILE, Offer
+from tacit_services.offers.offer import OFFER, Offer
 from tacit_services.offers.submission import FILES
 from tacit_services.settings import data_home
 
@@ -93,7 +93,7 @@ class Judge:
             raise ConfigError("the host shows another offer than the one in its list")
         for name, digest in offer.files.items():
             self._host.fetch(offered.run, digest, folder / FILES / name, MOST_FILE)
-        files.write(folder / FILE, content, files.SECRET)
+        files.write(folder / OFFER, content, files.SECRET)
         return offer
 
     def _ask_owner(self, offer: Offer, record: LookRecord) -> None:

@@ -132,6 +132,6 @@ def _columns(run: RunFile, site: Site) -> Columns:
         names = names_in(site.data, data.form, needed)
         others = tuple(name for name in names if name not in needed)
         return Columns(tuple(needed), others, tuple(name for name in needed if name not in names))
-    if isinstance(data, ArraysData):
+    if isinstance(data, ArraysData) and site.reader is None:
         return Columns(tuple(name for name in (data.x, data.y, data.unit) if name is not None))
     return Columns(())

@@ -153,7 +153,7 @@ class Screen:
     def _read(self) -> Iterator[ScreenRow]:
         looked = self.looked
         definition = looked.definition
-        yield "your data", printable(str(looked.site.data))
+        yield "your data", printable(looked.site.reader or str(looked.site.data))
         if definition is None:
             return
         yield "a unit is", _unit(definition.source.unit)
@@ -167,7 +167,7 @@ class Screen:
             if columns.others is not None:
                 yield f"not read ({len(columns.others)})", _names(columns.others)
         elif isinstance(definition.data, OwnData):
-            yield "read", _KINDS.get(definition.data.kind, "all of it")
+            yield "read", _KINDS.get(definition.data.kind, _KINDS["python"])
         rows = definition.plans.own_rows or definition.plans.rows
         whose = "you state" if definition.plans.own_rows else "the run takes for you"
         yield "rows", f"{rows:,}, a public number that {whose}; how many there are stays here"

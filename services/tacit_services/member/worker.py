@@ -23,8 +23,7 @@ from tacit_services.edge.main import edge_loop
 from tacit_services.identity.folder import Identity
 from tacit_services.identity.ledger_loan import LedgerLoan
 from tacit_services.member.member_state import MemberState
-from tacit_services.offers.offer import read_offer
-from tacit_services.offers.offer_reading import definition_at_member
+from tacit_services.offers.offer_reading import definition_at_member, read_offer
 from tacit_services.offers.submission import FILES
 from tacit_services.settings import EdgeSettings, read_settings
 from tacit_services.worker import row_owner

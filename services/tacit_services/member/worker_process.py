@@ -9,7 +9,7 @@ from tacit_services.children.processes import Child
 from tacit_services.member.data_ledger import DataLedger
 from tacit_services.member.member_state import Membership, MemberState
 from tacit_services.member.worker import definition_of
-from tacit_services.offers.offer import FILE
+from tacit_services.offers.offer import OFFER
 
 _HTTPS = 443
 
@@ -29,7 +29,7 @@ def worker_process(
     folder = state.run(run)
     tls = state.tls
     variables = {
-        "TACIT_RUN_FILE": str(folder / FILE),
+        "TACIT_RUN_FILE": str(folder / OFFER),
         "TACIT_RUN_ID": run,
         "TACIT_BROKER": f"{_in_address(place.hostname or '')}:{place.port or _HTTPS}",
         "TACIT_TLS_CA": str(tls.ca),

@@ -16,20 +16,19 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from tacit import regular_file, shown
+from tacit import shown
 from tacit.config.fingerprint import canonical
 from tacit.config.site import check_file_name
 from tacit.errors import ConfigError, WireError
+from tacit.exported.stored import Sha256
 
 OFFER = "offer.json"  # in a folder with the offer's files
-FILE = "offer.json"  # in the folder of a run
 MOST_BYTES = 1 << 22  # of an offer
 MOST_DEPTH = 24  # of its JSON
 MOST_FILES = 64
@@ -37,8 +36,6 @@ MOST_NAME = 100  # characters of a researcher's name
 _SIGNED = b"tacit offer 1\n"  # before what is signed, so that it is no other thing's signature
 _DIGITS = 400  # of a number: no longer one is written
 RUN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
-
-HexSha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class Researcher(BaseModel):
@@ -81,8 +78,8 @@ class Offer(BaseModel):
     format: Literal[1] = 1
     run: str = Field(pattern=RUN)
     file: dict[str, dict[str, Any]] = Field(max_length=16)
-    files: dict[str, HexSha256] = Field({}, max_length=MOST_FILES)
-    code: dict[str, HexSha256] = Field({}, max_length=MOST_FILES)
+    files: dict[str, Sha256] = Field({}, max_length=MOST_FILES)
+    code: dict[str, Sha256] = Field({}, max_length=MOST_FILES)
     researcher: Researcher
     signature: str = Field("", max_length=88)
 
@@ -216,12 +213,3 @@ def complaint(error: ValidationError) -> str:
     field = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     return shown.printable(f"{field}: {message}", 200)
-
-
-def read_offer(folder: Path) -> Offer:
-    """Return the offer in `folder`/offer.json. Raises ConfigError, WireError."""
-    path = folder / FILE
-    try:
-        return Offer.parse(regular_file.content(path, MOST_BYTES))
-    except OSError as error:
-        raise ConfigError(f"offer {path}: {error.strerror or error}") from error

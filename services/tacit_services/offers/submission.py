@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from tacit.config import RunFile
 from tacit.errors import ConfigError, WireError
 from tacit_services.disk import files
-from tacit_services.offers.offer import FILE, read_offer
-from tacit_services.offers.offer_reading import definition_at_host
+from tacit_services.offers.offer import OFFER
+from tacit_services.offers.offer_reading import definition_at_host, read_offer
 
 FILES = "files"
 _SUBMISSION = "submission.json"
@@ -39,7 +39,7 @@ class Submission(BaseModel):
 
     def keep(self, folder: Path) -> None:
         """Write it into a run's folder, durably. Raises OSError."""
-        files.write(folder / FILE, self.offer.encode(), files.SECRET)
+        files.write(folder / OFFER, self.offer.encode(), files.SECRET)
         rest = self.model_dump_json(exclude={"offer"})
         files.write(folder / _SUBMISSION, rest.encode(), files.SECRET)
 

@@ -15,7 +15,7 @@ from tacit.datasets.own.array_values import Bounds, TokensOf, Values, WholeNumbe
 from tacit.datasets.own.arrays import ArraysReader
 from tacit.datasets.own.file_reading import PIXELS_MAX
 from tacit.datasets.own.rows import Reader
-from tacit.datasets.own.torch_dataset import DatasetReader
+from tacit.datasets.own.torch_dataset import DatasetReader, OwnersReader
 from tacit.errors import ConfigError
 from tacit.user_code import entry_digest
 
@@ -193,6 +193,10 @@ class ArraysData(ValuesData):
     def plain_reader(self, folder: Path) -> Reader:
         """Return the reader of its arrays."""
         return ArraysReader(self.x, self.y, self.unit, self.values())
+
+    def reader_of_owner(self, entry: str, folder: Path) -> Reader:
+        """Return the reader that calls a member's own code in `folder`."""
+        return OwnersReader(entry, {}, self.unit, self.values(), folder)
 
 
 class PythonData(ValuesData):

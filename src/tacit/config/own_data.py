@@ -18,6 +18,7 @@ from tacit.datasets.own.featured import with_features
 from tacit.datasets.own.own_rows import EDGE, OwnRows
 from tacit.datasets.own.rows import Reader, UnitIds
 from tacit.datasets.own.rows_file import UnitRows
+from tacit.errors import ConfigError
 from tacit.privacy.report import Promise
 
 _MARGIN = 1.25  # rows_max over rows, where the file does not say it
@@ -194,7 +195,19 @@ class OwnData(FeaturedData):
             own |= {"rows": site.rows, "rows_max": None}
         source = self.model_copy(update=own).source(run, folder)
         assert isinstance(source, OwnRows)
+        if site.reader is not None:
+            reader = with_features(self.reader_of_owner(site.reader, site.data), self.steps(folder))
+            source = replace(source, reader=reader)
         return replace(source, site=site.data, edges=1)
+
+    def reader_of_owner(self, entry: str, folder: Path) -> Reader:
+        """Return the reader that calls a member's own code in `folder`.
+
+        Raises ConfigError where rows of this kind lie in files only.
+        """
+        raise ConfigError(
+            f"--data {entry}: gives arrays, and this run reads data.kind={self.kind}; name a file"
+        )
 
     def public_size(self, edges: int, columns: bool) -> int:
         """Return `rows`.

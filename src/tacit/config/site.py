@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from tacit.datasets.own.own_rows import EDGE
 from tacit.errors import ConfigError
 
 MOST_MEMBERS = 10_000  # of a federation: every number below it fits into every run
+_READER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
 _FILE_NAME = re.compile(rf"({_PART}/){{0,4}}{_PART}")
 _SUFFIXES = (".json", ".safetensors", ".txt")  # of files that are data for tacit's own readers
@@ -32,7 +33,8 @@ class Site:
 
     number: the member's in its federation. data: its file or folder of rows. rows: n_public that
     the member states, or None for the run's. name: whose the data is, or None for the path.
-    apart_from: names of ledgers that are of other people.
+    apart_from: names of ledgers that are of other people. reader: the owner's own code
+    ("module:name", in the folder `data`) that gives the rows, or None for tacit's own.
     """
 
     number: int
@@ -40,6 +42,16 @@ class Site:
     rows: int | None = None
     name: str | None = None
     apart_from: tuple[str, ...] = ()
+    reader: str | None = None
+
+    def of(self, data: str, here: Path) -> Site:
+        """Return the site with the data that an owner names: a file, a folder, or "module:name".
+
+        here: the folder that a relative name and a module are in.
+        """
+        if _READER.fullmatch(data) and not (here / data).exists():
+            return replace(self, data=here, reader=data)
+        return replace(self, data=here / data, reader=None)
 
 
 def check_file_name(name: str) -> None:

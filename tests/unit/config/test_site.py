@@ -143,3 +143,60 @@ def test_where_batches_are_parts_of_a_pass_the_rows_are_the_runs(tmp_path: Path)
         pytest.fail(str(error))
     with pytest.raises(ConfigError, match="leave --rows out"):
         member(tmp_path, 250, text)
+
+
+READER = """
+class Rows:
+    def __init__(self, folder):
+        with open(f"{folder}/rows.txt") as lines:
+            self.rows = [(float(line), int(float(line) > 0.5)) for line in lines]
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, number):
+        x, y = self.rows[number]
+        return [x, 1 - x], y
+"""
+
+
+def test_a_members_own_code_may_give_the_rows_of_arrays(tmp_path: Path) -> None:
+    # Given
+    arrays = {
+        "kind": "arrays", "target": None, "columns": None, "shape": [2], "low": 0, "high": 1,
+        "classes": 2,
+    }  # fmt: skip
+    run = config.parse(federations_run(data=arrays), "run.toml", federation=True)
+    (tmp_path / "site_reader.py").write_text(READER)
+    (tmp_path / "rows.txt").write_text("\n".join(str(n / 300) for n in range(300)))
+    # When
+    site = Site(7, Path()).of("site_reader:Rows", tmp_path)
+    read = config.read(config.as_tree(run), "offer", tmp_path / "files", site=site, own_code=False)
+    definition = read.define()
+    # Then
+    assert definition.agreed == run.define().agreed
+    rows = definition.source.edge(7, None, tmp_path / "keep").rows.for_edge(2)
+    assert rows.records == 300
+
+
+def test_a_table_lies_in_a_file(tmp_path: Path) -> None:
+    run = config.parse(federations_run(), "run.toml", federation=True)
+    site = Site(7, Path()).of("site_reader:Rows", tmp_path)
+    read = config.read(config.as_tree(run), "offer", tmp_path, site=site, own_code=False)
+    with pytest.raises(ConfigError, match="--data site_reader:Rows: gives arrays"):
+        read.define()
+
+
+def test_a_file_that_is_called_as_an_entry_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a:b").write_text("")
+    assert Site(7, Path()).of("a:b", tmp_path).reader is None
+    assert Site(7, Path()).of("a.csv", tmp_path).data == tmp_path / "a.csv"
+
+
+def test_published_data_is_dealt_by_the_members_number() -> None:
+    data = {"kind": None, "dataset": "digits", "target": None, "rows": None, "columns": None}
+    run = config.parse(federations_run(data=data), "run.toml", federation=True)
+    tree = config.as_tree(run)
+    member = config.read(tree, "offer", Path(), site=Site(1, Path()), own_code=False).define()
+    assert member.fingerprint == run.define().fingerprint
+    assert member.source.owned(1) is None

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-
 from tacit_services.federation.run_records import Answer, RunRecord, RunRecords
 from tacit_services.federation.supervisor import MOST_DEATHS, Supervisor
 
@@ -167,7 +166,8 @@ def test_a_run_that_fails_says_why_and_blocks_no_other(house: House) -> None:
     house.processes["bad"].ended = 3  # it gave a reason: another start would not help
     assert house.state("bad") == "failed"
     record = house.records.get("bad")
-    assert record is not None and record.why == "the test set is missing"
+    assert record is not None
+    assert record.why == "the test set is missing"
     assert house.state("good") == "training"
     assert not any(run == "bad" for run, _ in house.rules.opened)
 
