@@ -16,7 +16,7 @@ from tacit_services.transport.tls import Tls
 
 from tacit.errors import ServiceError
 from tacit.protocol import topics
-from tests.helpers.federation import UP, Federation, arrives, connected, meet
+from tests.helpers.federation_broker import UP, Federation, arrives, connected, meet
 from tests.helpers.servers import HOST
 
 

@@ -25,9 +25,6 @@ ALLOWED = {
     ("services/tacit_services/aggregator/reporting/server_time.py", "time.strftime"),
     # when a certificate ends, for a warning: a date of the world
     ("services/tacit_services/transport/tls.py", "time.time"),
-    # since when somebody is a member or may ask, and until when: dates of the world
-    ("services/tacit_services/federation/members.py", "time.time"),
-    ("services/tacit_services/federation/people.py", "time.time"),
     ("src/tacit/datasets/own/cells.py", "import datetime"),  # of cells that are times
     ("src/tacit/datasets/own/days.py", "import datetime"),
     ("src/tacit/datasets/own/excel_sheet.py", "import datetime"),  # of cells that are days
@@ -35,6 +32,9 @@ ALLOWED = {
         "src/tacit/datasets/own/unit_ids.py",
         "import datetime",
     ),  # its type alone: a unit may be a day
+    # since when somebody is a member or may ask, and until when: dates of the world
+    ("services/tacit_services/federation/members.py", "time.time"),
+    ("services/tacit_services/federation/people.py", "time.time"),
     (
         "services/tacit_services/peer/main.py",
         "time.time_ns",
