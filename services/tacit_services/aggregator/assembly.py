@@ -46,7 +46,9 @@ class Surroundings:
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
     file of the edges' ledgers, for noise_at = "server". clock: seconds, for all that waits or
     limits. key: what receipts are proven with; empty: one of this process alone. saver: what stores
-    snapshots, a thread if None. filled: how the inbox waits, as threads do if None.
+    snapshots, a thread if None. filled: how the inbox waits, as threads do if None. anchors: under
+    which name the store keeps how far the edges' ledgers have come; empty: the data's. Runs that
+    train at the same time, and share ledgers, have a name each.
     """
 
     run_id: str
@@ -59,6 +61,7 @@ class Surroundings:
     key: bytes = b""
     saver: Executor | None = None
     filled: Filled | None = None
+    anchors: str = ""
 
 
 class Assembly(NamedTuple):
@@ -109,7 +112,7 @@ def assemble(
         downlink,
         reassembly=Reassembly(largest, len(run.names), clock=clock),
         staging=Staging(surroundings.store, allowed=noise is None),
-        checks=Checks.of(definition, role.dataset, clock),
+        checks=Checks.of(definition, surroundings.anchors or role.dataset, clock),
         noise=noise,
         receipts=Receipts(surroundings.key or secrets.token_bytes(32), run.run_id),
         clock=clock,

@@ -91,7 +91,11 @@ class HostedRun:
         patience = settings.connect_timeout
         self._link = link = BrokerLink(settings.broker, f"{name}-aggregator", patience, tls=tls)
         limits = settings.max_message, settings.chunk
-        surroundings = Surroundings(name, store, link, *limits, settings.trusted, key=key)
+        # Members charge one ledger for several runs: each run has its own word of how far it came.
+        anchors = "" if settings.offer is None else f"run {name}"
+        surroundings = Surroundings(
+            name, store, link, *limits, settings.trusted, key=key, anchors=anchors
+        )
         run, self._pipeline, driver = assemble(definition, role, model, surroundings)
         run_status = RunStatus(definition, run, settings.out / "metrics.jsonl")
         operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))

@@ -99,8 +99,10 @@ def _showing_all(arguments: list[str]) -> list[str]:
     """Return the arguments; `--help --all` shows the further commands, too."""
     if set(arguments) not in ({"--help", "--all"}, {"-h", "--all"}):
         return arguments
-    for command in (*app.registered_commands, *app.registered_groups):
+    for command in app.registered_commands:
         command.hidden = False
+    for group in app.registered_groups:
+        group.hidden = False
     return ["--help"]
 
 
@@ -333,7 +335,7 @@ def _register() -> None:
     for name in laboratory.NAMES if installed is None else installed:
         group, _, last = name.rpartition(".")
         to = privacy_budget.app if group else app
-        options = {"name": last, "rich_help_panel": None if group else OTHERS}
+        options: dict[str, Any] = {"name": last, "rich_help_panel": None if group else OTHERS}
         options["hidden"] = not group
         if installed is None:
             _add(to, _not_installed, f"tacit {name.replace('.', ' ')}", **options, **_WHATEVER)

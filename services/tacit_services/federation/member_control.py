@@ -12,6 +12,7 @@ from tacit_services.enrollment.join_tokens import JoinTokens
 from tacit_services.federation.access import token_to_give
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.broker_rules import BrokerRules
+from tacit_services.federation.file_rules import FileRules
 from tacit_services.federation.members import Members
 from tacit_services.federation.people import People, Person, Right
 from tacit_services.federation.submissions import Refused
@@ -27,7 +28,7 @@ class MemberControl:
         people: People,
         tokens: JoinTokens,
         certificates: CertificateAuthority,
-        rules: BrokerRules,
+        rules: BrokerRules | FileRules,
         authority: Authority,
         url: str,
         audit: AuditLog,

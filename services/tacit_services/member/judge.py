@@ -50,7 +50,7 @@ class Judge:
 
     def may_work(self) -> bool:
         """Return whether the policy lets this member work at this hour, in local time."""
-        return self._policy.allows_at(datetime.now().time())
+        return self._policy.allows_at(f"{datetime.now():%H:%M}")
 
     def look(self, offered: Offered) -> LookRecord:
         """Fetch an offer and its files, judge it, and keep what comes of it.

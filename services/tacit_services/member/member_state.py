@@ -33,6 +33,7 @@ class Membership:
 
     data: its rows, a path or module:name. dataset: the name of their ledger. rows: the public count
     of them that the owner states; None: the offer's. policy: the owner's policy file; None: ask.
+    here: the folder that a module of the owner's is in.
     """
 
     url: str
@@ -42,6 +43,7 @@ class Membership:
     dataset: str
     rows: int | None = None
     policy: str | None = None
+    here: str = "."
 
     @property
     def number(self) -> int:

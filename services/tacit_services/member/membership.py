@@ -138,7 +138,9 @@ def _begun(state: MemberState, asked: Joining, proxies: Proxies) -> Membership:
     url = asked.url.rstrip("/")
     identity, name = joined(state, url, asked.token, authority, asked.name, proxies)
     policy = None if asked.policy is None else str(asked.policy.absolute())
-    membership = Membership(url, identity, name, data, asked.dataset or data, asked.rows, policy)
+    here = str(Path.cwd())
+    dataset = asked.dataset or data
+    membership = Membership(url, identity, name, data, dataset, asked.rows, policy, here)
     state.keep(membership)
     return membership
 

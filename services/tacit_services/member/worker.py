@@ -49,7 +49,9 @@ def site_of(state: MemberState) -> Site:
     membership = state.membership()
     if membership is None:
         raise ConfigError(f"--state {state.folder}: is of no member")
-    return Site(membership.number, Path(membership.data), membership.rows, membership.dataset)
+    here = Path(membership.here)
+    site = Site(membership.number, here, membership.rows, membership.dataset)
+    return site.of(membership.data, here)
 
 
 def definition_of(state: MemberState, run: str) -> RunFile:

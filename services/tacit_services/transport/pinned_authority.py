@@ -11,7 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import ssl
+import time
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 
 import httpx
 from cryptography import x509
@@ -25,6 +27,7 @@ FORMAT = 1
 PREFIX = "sha256:"
 _MOST = 1 << 16
 _SECONDS = 20.0
+_CLOCK = 300.0  # seconds by which this machine's clock may differ from the host's
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,23 @@ def fetched(url: str, pin: str, proxies: Proxies = DIRECT) -> Authority:
             f"--ca {pin[:80]}: the host at {url} shows {seen}; it is not the one that the line is "
             "from, or somebody takes the connection apart. Ask its operator for a new line"
         )
+    _check_clock(answer)
     return read(answer.content)
+
+
+def _check_clock(answer: httpx.Response) -> None:
+    """Raise ConfigError where the host's clock and ours differ by more than certificates bear."""
+    try:
+        theirs = parsedate_to_datetime(answer.headers["date"]).timestamp()
+    except (KeyError, ValueError, TypeError):
+        return
+    apart = time.time() - theirs
+    if abs(apart) > _CLOCK:
+        where = "ahead of" if apart > 0 else "behind"
+        raise ConfigError(
+            f"clock: this machine's is {abs(apart):.0f} s {where} the host's; set it, as "
+            "certificates are valid by the clock"
+        )
 
 
 def read(content: bytes) -> Authority:

@@ -54,11 +54,11 @@ def test_two_runs_at_once_go_on_whoever_is_killed(tmp_path: Path) -> None:
             for name in ("first", "second")
         ]
         distinct: Counter[str] = Counter()
-        for run in runs:
-            pushes = accepted(host, run["name"])
-            assert len(set(pushes)) == len(pushes) == run["applied"] == 200
+        for stands in runs:
+            pushes = accepted(host, stands["name"])
+            assert len(set(pushes)) == len(pushes) == stands["applied"] == 200
             distinct.update(edge for edge, _ in pushes)
-            assert run["refused"] == [{"member": "Site 2", "reason": "policy"}]
+            assert stands["refused"] == [{"member": "Site 2", "reason": "policy"}]
         for number, site in enumerate(sites[:2]):
             spare = charges(site) - distinct[f"edge-{number}"]
             assert 0 <= spare <= 2 * (KILLS + 1)  # a release of each run for a kill, and the last

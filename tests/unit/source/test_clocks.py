@@ -26,7 +26,7 @@ ALLOWED = {
     # when a certificate ends, for a warning: a date of the world
     ("services/tacit_services/transport/tls.py", "time.time"),
     # when an owner answered, for people to read
-    ("services/tacit_services/offers/consent.py", "from datetime"),
+    ("services/tacit_services/member/consent.py", "from datetime"),
     # since when somebody is a member or may ask, and until when: dates of the world
     ("services/tacit_services/federation/members.py", "time.time"),
     ("services/tacit_services/federation/people.py", "time.time"),
@@ -37,6 +37,9 @@ ALLOWED = {
         "src/tacit/datasets/own/unit_ids.py",
         "import datetime",
     ),  # its type alone: a unit may be a day
+    # since when somebody is a member or may ask, and until when: dates of the world
+    ("services/tacit_services/federation/members.py", "time.time"),
+    ("services/tacit_services/federation/people.py", "time.time"),
     (
         "services/tacit_services/peer/main.py",
         "time.time_ns",
