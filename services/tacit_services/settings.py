@@ -19,7 +19,7 @@ from tacit.config import RunFile
 from tacit.errors import ConfigError, DataError
 from tacit.privacy import policy
 from tacit.privacy.policy import Policy
-from tacit_services.transport.address import UNIX, HostPort, Place, split_host_port
+from tacit_services.transport.address import UNIX, HostPort, ListenPlace, split_host_port
 from tacit_services.transport.proxy import Proxies
 from tacit_services.transport.tls import Tls
 
@@ -118,7 +118,7 @@ class AggregatorSettings(ServiceSettings):
     )
     store: str = "sqlite:///state/store.db"
     out: Path = Path("out/run")
-    http: Place = Field(
+    http: ListenPlace = Field(
         "127.0.0.1:8000", description="REST address: HOST:PORT, or unix:/PATH for this machine"
     )
     http_hosts: str = Field(

@@ -1,7 +1,7 @@
 """A typed client of a tacit aggregator's REST interface. It needs httpx and pydantic only."""
 
 from tacit_client.client import ApiError, Client, Unreachable
-from tacit_client.federation import Federation, RefusedMember, Run
+from tacit_client.federation_client import FederationClient, FederationRun, RefusedMember
 from tacit_client.models import (
     Begun,
     Edge,
@@ -28,7 +28,8 @@ __all__ = [
     "Client",
     "Edge",
     "EdgePrivacy",
-    "Federation",
+    "FederationClient",
+    "FederationRun",
     "Halted",
     "Layer",
     "ModelInfo",
@@ -37,7 +38,6 @@ __all__ = [
     "Predictions",
     "Privacy",
     "RefusedMember",
-    "Run",
     "RunDefinition",
     "RunEvent",
     "Schedule",

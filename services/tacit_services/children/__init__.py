@@ -1,1 +1,1 @@
-"""Child processes of a command: services, a broker, a store; started, watched, started again."""
+"""Child processes of a command: services, a broker, a store."""

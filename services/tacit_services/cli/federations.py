@@ -18,7 +18,7 @@ from tacit_services.cli.options import AsJson
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
-    from tacit_client import Federation, Run
+    from tacit_client import FederationClient, FederationRun
 
     from tacit_services.federation.access import Access
 
@@ -28,11 +28,11 @@ FederationFolder = Annotated[
         "--federation", metavar="FOLDER", envvar="TACIT_FEDERATION", help="at its host: its folder"
     ),
 ]
-Url = Annotated[
+HostUrl = Annotated[
     str | None,
     typer.Option(metavar="URL", envvar="TACIT_URL", help="from elsewhere: https://HOST:PORT"),
 ]
-TokenFile = Annotated[
+PersonToken = Annotated[
     Path | None,
     typer.Option(envvar="TACIT_TOKEN_FILE", help="from elsewhere: file with your token"),
 ]
@@ -54,8 +54,8 @@ def submit(
         str | None, typer.Option("--name", help="the run's name [its run.name, or the file's]")
     ] = None,
     federation: FederationFolder = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    url: HostUrl = None,
+    token_file: PersonToken = None,
     ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
@@ -72,8 +72,8 @@ def runs(
     run: Annotated[str | None, typer.Argument(metavar="[RUN]", help="this run alone")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="until it is over")] = False,
     federation: FederationFolder = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    url: HostUrl = None,
+    token_file: PersonToken = None,
     ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
@@ -94,8 +94,8 @@ def stop(
     run: RunName,
     reason: Annotated[str, typer.Option(help="its members are told")] = "stopped by its researcher",
     federation: FederationFolder = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    url: HostUrl = None,
+    token_file: PersonToken = None,
     ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
@@ -110,8 +110,8 @@ def results(
     run: RunName,
     out: Annotated[Path, typer.Option(help="folder for the files", show_default=False)],
     federation: FederationFolder = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    url: HostUrl = None,
+    token_file: PersonToken = None,
     ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
@@ -132,8 +132,8 @@ def begin(
         str | None, typer.Argument(metavar="[RUN]", help="the run's name, in a federation")
     ] = None,
     federation: FederationFolder = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    url: HostUrl = None,
+    token_file: PersonToken = None,
     ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
@@ -150,7 +150,7 @@ def begin(
 @contextmanager
 def reached(
     federation: Path | None, url: str | None, token_file: Path | None, ca: str | None
-) -> Iterator[tuple[Access, Federation]]:
+) -> Iterator[tuple[Access, FederationClient]]:
     """Yield the way to a host and a client, whose errors become tacit's."""
     from tacit_client import ApiError, Unreachable
 
@@ -179,7 +179,7 @@ def _access(
     return access.of_url(url, token_file, ca, Proxies.of_environment(os.environ))
 
 
-def _chosen(client: Federation, run: str | None) -> list[Run]:
+def _chosen(client: FederationClient, run: str | None) -> list[FederationRun]:
     listed = client.runs()
     if run is None:
         return listed
@@ -189,7 +189,7 @@ def _chosen(client: Federation, run: str | None) -> list[Run]:
     return chosen
 
 
-def _show(content: list[dict[str, Any]], as_json: bool, listed: list[Run]) -> None:
+def _show(content: list[dict[str, Any]], as_json: bool, listed: list[FederationRun]) -> None:
     if as_json:
         typer.echo(json.dumps(content, indent=2))
         return

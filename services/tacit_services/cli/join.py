@@ -17,7 +17,7 @@ from tacit_services.extras import need
 if TYPE_CHECKING:
     from tacit_services.member.member_state import MemberState
 
-State = Annotated[
+StateFolder = Annotated[
     Path | None,
     typer.Option("--state", metavar="DIR", envvar="TACIT_STATE", help="what this member keeps"),
 ]
@@ -68,7 +68,7 @@ def join(
     yes: Annotated[
         bool, typer.Option("--yes", help='ask nothing: the policy says accept = "within"')
     ] = False,
-    state: State = None,
+    state: StateFolder = None,
     systemd: Annotated[
         bool, typer.Option("--systemd", help="print a unit for systemd, and leave")
     ] = False,
@@ -81,7 +81,7 @@ def join(
     if systemd:
         _print_unit(folder, url, policy, yes)
         return
-    asked = membership.Joining(
+    asked = membership.JoinOrder(
         url=url, token=token, ca=ca, name=as_, data=data, dataset=name, rows=rows,
         policy=policy, yes=yes, ask=sys.stdin.isatty() and not yes,
     )  # fmt: skip
@@ -94,7 +94,7 @@ def offers(
     new_key: Annotated[
         bool, typer.Option("--new-key", help="accept: the researcher's key is another one now")
     ] = False,
-    state: State = None,
+    state: StateFolder = None,
     as_json: AsJson = False,
 ) -> None:
     """List offers, show one, or answer it: accept, decline, withdraw."""
@@ -114,7 +114,7 @@ def offers(
     typer.echo(answering.ACTIONS[action](member, run, new_key))
 
 
-def leave(state: State = None) -> None:
+def leave(state: StateFolder = None) -> None:
     """End the membership here; the ledger remembers what was released, for good."""
     need("edge")
     from tacit_services.member import answering

@@ -27,7 +27,7 @@ from tacit_services.cli import (
     health,
     join,
     keys,
-    members,
+    member_commands,
     new,
     pki,
     predict,
@@ -261,7 +261,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
         "Host: open a federation",
         (
             (serve.serve, "tacit serve clinic --listen 0.0.0.0:8443"),
-            (members.app, "tacit members invite ada --role researcher --federation clinic"),
+            (member_commands.app, "tacit members invite ada --role researcher --federation clinic"),
         ),
     ),
     (

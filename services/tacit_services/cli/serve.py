@@ -12,7 +12,7 @@ import typer
 
 from tacit_services.extras import need
 
-Folder = Annotated[
+ServedFolder = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="the federation's folder", show_default=False)
 ]
 _UNIT = """\
@@ -37,7 +37,7 @@ WantedBy=multi-user.target
 
 
 def serve(
-    folder: Folder,
+    folder: ServedFolder,
     listen: Annotated[
         str | None,
         typer.Option(

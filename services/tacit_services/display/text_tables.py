@@ -16,7 +16,7 @@ from tacit import rounding
 from tacit.shown import lines
 
 if TYPE_CHECKING:
-    from tacit_client import Edge, ModelInfo, Run, Status
+    from tacit_client import Edge, FederationRun, ModelInfo, Status
 
 NO_GUARANTEE = "∞ (not private)"
 _ROUGH = "while training is on, ε is that of up to an eighth more releases"
@@ -201,7 +201,7 @@ def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
     return table
 
 
-def runs(to: Console, listed: Iterable[Run]) -> Table:
+def runs(to: Console, listed: Iterable[FederationRun]) -> Table:
     """Return a federation's runs as a table: one row each, with who refused and why."""
     table = Table(box=outline(to))
     for heading in ("run", "state", "updates", "members", "refused", "by"):

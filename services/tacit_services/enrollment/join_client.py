@@ -26,7 +26,7 @@ _MOST = 1 << 16  # bytes of an answer
 
 
 @dataclass(frozen=True, slots=True)
-class Membership:
+class Admitted:
     """What the host has answered: the member's id and name, and its certificate."""
 
     edge: str
@@ -71,7 +71,7 @@ class JoinClient:
         name: str | None,
         machine: str,
         version: str,
-    ) -> Membership:
+    ) -> Admitted:
         """Become a member, by a join token. The same key may ask again.
 
         trusted: believes the authority. name: None: the host makes one of `machine`. Raises
@@ -88,7 +88,7 @@ class JoinClient:
         answer = self._asked("POST", "/v1/enroll", trusted, json=body, headers=headers)
         return self._membership(answer, key)
 
-    def renew(self, trusted: ssl.SSLContext, key: certificates.Key) -> Membership:
+    def renew(self, trusted: ssl.SSLContext, key: certificates.Key) -> Admitted:
         """Get another certificate of the same key. trusted: shows the one that is there.
 
         Raises as `enroll` does.
@@ -97,13 +97,13 @@ class JoinClient:
         body = {"csr": certificates.pem(request).decode("ascii")}
         return self._membership(self._asked("POST", "/v1/renew", trusted, json=body), key)
 
-    def _membership(self, answer: dict[str, Any], key: certificates.Key) -> Membership:
+    def _membership(self, answer: dict[str, Any], key: certificates.Key) -> Admitted:
         certificate = self._certificate(answer, "certificate")
         mine = certificates.key_digest(key.public_key())
         edge = certificates.common_name(certificate)
         if certificates.key_digest(certificate.public_key()) != mine or edge != answer.get("edge"):
             raise ServiceError(f"{self._url}: the certificate in its answer is not ours")
-        return Membership(edge, printable(str(answer.get("name", "")), 100), certificate)
+        return Admitted(edge, printable(str(answer.get("name", "")), 100), certificate)
 
     def _certificate(self, answer: dict[str, Any], field: str) -> x509.Certificate:
         try:

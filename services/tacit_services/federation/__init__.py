@@ -1,1 +1,1 @@
-"""The host of a federation: members, runs, and the processes that serve them."""
+"""The host of a federation."""

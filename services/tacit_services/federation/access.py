@@ -17,11 +17,11 @@ from tacit_services.enrollment.authority import CA
 from tacit_services.federation import federation_settings
 from tacit_services.transport import pinned_authority
 from tacit_services.transport.address import split_host_port
-from tacit_services.transport.pinned_authority import PREFIX, Authority
+from tacit_services.transport.pinned_authority import PREFIX, FederationAuthority
 from tacit_services.transport.proxy import DIRECT, Proxies
 
 if TYPE_CHECKING:
-    from tacit_client import Federation
+    from tacit_client import FederationClient
 
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{16,})(?:\.([0-9a-f]{64}))?")
 
@@ -32,16 +32,16 @@ class Access:
 
     url: str
     token: str
-    authority: Authority
+    authority: FederationAuthority
     proxies: Proxies = DIRECT
     here: Path | None = None
 
-    def client(self) -> Federation:
+    def client(self) -> FederationClient:
         """Return a client of the host, which connects at its first request."""
-        from tacit_client import Federation
+        from tacit_client import FederationClient
 
         trusted = self.authority.context()
-        return Federation(self.url, self.token, trusted, self.proxies.url_before(self.url))
+        return FederationClient(self.url, self.token, trusted, self.proxies.url_before(self.url))
 
 
 def of_folder(folder: Path) -> Access:
@@ -56,7 +56,9 @@ def of_folder(folder: Path) -> Access:
     settings = federation_settings.read(folder, {})
     host, port = split_host_port(settings.listen)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104 (compared with)
-    authority = Authority(ca.read_text(encoding="ascii"), settings.certificate is not None)
+    authority = FederationAuthority(
+        ca.read_text(encoding="ascii"), settings.certificate is not None
+    )
     secret = token.read_text(encoding="ascii").strip()
     return Access(f"https://{shown}:{port}", secret, authority, here=folder)
 
@@ -80,6 +82,6 @@ def of_url(url: str, token_file: Path, ca: str | None, proxies: Proxies) -> Acce
     return Access(url, secret, pinned_authority.fetched(url, pin, proxies), proxies)
 
 
-def token_to_give(secret: str, authority: Authority) -> str:
+def token_to_give(secret: str, authority: FederationAuthority) -> str:
     """Return a person's token as it is given away: with what the host is known by."""
     return f"{secret}.{authority.pin().removeprefix(PREFIX)}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from time import time
 from typing import IO
 
 
@@ -17,7 +17,7 @@ class AuditLog:
     A line is a JSON object with `at` (seconds since 1970), `who`, `did` and what it was done to.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time) -> None:
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         """path: made at the first line, readable by its owner alone."""
         self._path = path
         self._clock = clock

@@ -25,7 +25,7 @@ from tacit_services.federation.submissions import Refused
 from tacit_services.transport.http_pace import Pace
 from tacit_services.transport.known_hosts import KnownHosts
 from tacit_services.transport.pinned_authority import PATH as AUTHORITY
-from tacit_services.transport.pinned_authority import Authority
+from tacit_services.transport.pinned_authority import FederationAuthority
 from tacit_services.transport.problems import document, documented, install, problem
 
 PEOPLE = HTTPBearer(auto_error=False, description="an operator's, researcher's or reader's token")
@@ -49,7 +49,7 @@ class Stopping(BaseModel):
     reason: str = Field("stopped by its researcher", min_length=1, max_length=200)
 
 
-def authority_routes(authority: Authority) -> APIRouter:
+def authority_routes(authority: FederationAuthority) -> APIRouter:
     """Return what a newcomer asks first: whom to believe, known by its SHA-256."""
     router = APIRouter(tags=["newcomers"])
 

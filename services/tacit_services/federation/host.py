@@ -63,13 +63,13 @@ from tacit_services.offers.offer import OFFER
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 from tacit_services.transport.front_door import FrontDoor
-from tacit_services.transport.pinned_authority import Authority
+from tacit_services.transport.pinned_authority import FederationAuthority
 
 log = logging.getLogger("tacit.federation")
 WEB = "enrollment"  # the folder of the HTTPS server's certificate, as of tacit pki
 
 
-class FederationFolder:
+class HostFolder:
     """The folder of a federation, whose one host holds its lock.
 
     authority: its certificate authority. settings: read when it was opened.
@@ -118,13 +118,13 @@ def serve(
 
     Raises TacitError.
     """
-    folder = FederationFolder(path, flags)
+    folder = HostFolder(path, flags)
     children: list[Child] = []
     with folder.locked(), ExitStack() as parts:
         store = FederationStore(path / "store")
         parts.callback(store.close)  # once its server was stopped
         interrupted = parts.enter_context(stopping(children))
-        host = Host(folder, store, children, parts)
+        host = FederationHost(folder, store, children, parts)
         say(f"federation {path}: {folder.settings.url}/")
         if new_token:
             say(host.join_line())
@@ -133,15 +133,11 @@ def serve(
                 restart_if_dead(child)
 
 
-class Host:
+class FederationHost:
     """The parts of a running host, each built once, and closed by `parts` in order."""
 
     def __init__(
-        self,
-        folder: FederationFolder,
-        store: FederationStore,
-        children: list[Child],
-        parts: ExitStack,
+        self, folder: HostFolder, store: FederationStore, children: list[Child], parts: ExitStack
     ) -> None:
         """Start everything. Raises TacitError."""
         self._folder = folder
@@ -166,7 +162,7 @@ class Host:
         submissions = Submissions(records, pool, path / "code")
         names = _Names(members)
         desk = RunDesk(records, supervisor, submissions, pool, self._audit, names.of)
-        self._authority = Authority(
+        self._authority = FederationAuthority(
             (folder.authority.folder / CA).read_text(encoding="ascii"),
             public_web=settings.certificate is not None,
         )
@@ -268,7 +264,7 @@ def _person_of(people: People) -> Callable[..., Person]:
 
 @contextmanager
 def _https(
-    app: FastAPI, folder: FederationFolder, web: Path, origin: Callable[[int], str | None]
+    app: FastAPI, folder: HostFolder, web: Path, origin: Callable[[int], str | None]
 ) -> Iterator[str]:
     """Serve `app` at a loopback port in a thread of its own; yields the address.
 

@@ -16,7 +16,7 @@ from tacit_services.federation.file_rules import FileRules
 from tacit_services.federation.members import Members
 from tacit_services.federation.people import People, Person, Right
 from tacit_services.federation.submissions import Refused
-from tacit_services.transport.pinned_authority import Authority
+from tacit_services.transport.pinned_authority import FederationAuthority
 
 
 class MemberControl:
@@ -29,7 +29,7 @@ class MemberControl:
         tokens: JoinTokens,
         certificates: CertificateAuthority,
         rules: BrokerRules | FileRules,
-        authority: Authority,
+        authority: FederationAuthority,
         url: str,
         audit: AuditLog,
         clock: Callable[[], float] = time.time,

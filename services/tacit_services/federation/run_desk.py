@@ -1,4 +1,4 @@
-"""What people and members do with runs, whoever asks: submit, answer, begin, stop, look.
+"""What people and members do with runs: submit, answer, begin, stop, look.
 
 Each is checked against who asks, entered in the audit log, and durable before it is answered.
 """
@@ -12,7 +12,7 @@ from typing import Any
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.people import Person, Right
-from tacit_services.federation.run_records import REASONS, Answer, RunRecord, RunRecords
+from tacit_services.federation.run_records import REASONS, MemberAnswer, RunRecord, RunRecords
 from tacit_services.federation.submissions import Refused, Submissions
 from tacit_services.federation.supervisor import Supervisor
 
@@ -108,7 +108,7 @@ class RunDesk:
         if answer == "accepted" and content["fingerprint"] != record.fingerprint:
             raise Refused(409, f"run {run}: its offer is another one; consent is to one offer")
         reason = content.get("reason", "")
-        entered = Answer(
+        entered = MemberAnswer(
             answer,  # type: ignore[arg-type]  # the route has checked it
             content["fingerprint"],
             reason if reason in REASONS else "unavailable",  # type: ignore[arg-type]

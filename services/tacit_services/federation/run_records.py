@@ -21,8 +21,8 @@ from tacit_services.disk import files
 
 FORMAT = 1
 RECORD = "record.json"
-State = Literal["offered", "waiting", "training", "ended", "stopped", "failed"]
-OVER: tuple[State, ...] = ("ended", "stopped", "failed")
+RunStage = Literal["offered", "waiting", "training", "ended", "stopped", "failed"]
+OVER: tuple[RunStage, ...] = ("ended", "stopped", "failed")
 Answered = Literal["accepted", "declined", "withdrawn", "refused"]
 # What a host is told of a refusal. A reason that depends on rows is "unavailable".
 Reason = Literal["", "policy", "code", "column names", "declined", "unavailable"]
@@ -30,7 +30,7 @@ REASONS: tuple[str, ...] = get_args(Reason)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MemberAnswer:
     """A member's answer to an offer. fingerprint: of the offer; at: seconds since 1970."""
 
     answer: Answered
@@ -45,8 +45,8 @@ class RunRecord:
 
     researcher: who submitted it. needed, least, wait: `edges.count`, `edges.min` and `edges.wait`
     of its run file. updates: `run.updates`. begin: whether somebody has said *begin now*. why: of
-    the state, in words. since: when the first member consented; 0: none has. applied: updates, as
-    last heard of its aggregator. All times are in seconds since 1970.
+    the state, in words. applied: updates, as last heard of its aggregator. Times are in seconds
+    since 1970, for people.
     """
 
     name: str
@@ -57,12 +57,11 @@ class RunRecord:
     least: int
     wait: float
     updates: int
-    state: State = "offered"
+    state: RunStage = "offered"
     why: str = ""
     begin: bool = False
-    since: float = 0.0
     applied: int = 0
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, MemberAnswer] = field(default_factory=dict)
 
     @property
     def over(self) -> bool:
@@ -88,13 +87,15 @@ class RunRecord:
             if answer.answer != "accepted"
         ]
 
-    def may_begin(self, now: float) -> bool:
-        """Return whether enough members have consented, or some and nobody waits for more."""
+    def may_begin(self, waited: float) -> bool:
+        """Return whether enough members have consented, or some and nobody waits for more.
+
+        waited: seconds since the first has.
+        """
         count = len(self.consenting)
         if count >= self.needed or (self.begin and count):
             return True
-        late = bool(self.since) and now - self.since >= self.wait
-        return late and count >= max(1, self.least)
+        return waited >= self.wait and count >= max(1, self.least)
 
 
 class RunRecords:
@@ -152,13 +153,12 @@ class RunRecords:
         with self._lock:
             self._records[run] = replace(self._records[run], applied=applied)
 
-    def answer(self, run: str, member: str, answer: Answer) -> RunRecord:
+    def answer(self, run: str, member: str, answer: MemberAnswer) -> RunRecord:
         """Enter a member's answer, durably; the newest counts. Raises KeyError."""
         with self._lock:
             record = self._records[run]
             answers = record.answers | {member: answer}
-            since = record.since or (answer.at if answer.answer == "accepted" else 0.0)
-            return self.change(run, answers=answers, since=since)
+            return self.change(run, answers=answers)
 
     def _write(self, record: RunRecord) -> None:
         folder = self._folder / record.name
@@ -178,7 +178,7 @@ class RunRecords:
 def _record(content: dict[str, Any]) -> RunRecord:
     if (number := content.pop("format")) != FORMAT:
         raise ValueError(other_format(number, FORMAT))
-    answers = {member: Answer(**answer) for member, answer in content.pop("answers").items()}
+    answers = {member: MemberAnswer(**answer) for member, answer in content.pop("answers").items()}
     return RunRecord(answers=answers, **content)
 
 

@@ -1,9 +1,4 @@
-"""What is submitted becomes a run: its offer is checked, and its files are put into its folder.
-
-runs/RUN/offer.json       the offer, as its researcher signed it
-runs/RUN/submission.json  which files stay at the host, and which of them is the test set
-runs/RUN/files/           the offer's files, and those of the host
-"""
+"""What is submitted becomes a run: its offer is checked, and its files are put into its folder."""
 
 from __future__ import annotations
 

@@ -15,10 +15,12 @@ from tacit_services.offers.researcher_key import ResearcherKey
 from tacit_services.settings import data_home
 
 if TYPE_CHECKING:
-    from tacit_client import Federation, Run
+    from tacit_client import FederationClient, FederationRun
 
 
-def submitted(access: Access, client: Federation, run_file: Path, name: str | None) -> Run:
+def submitted(
+    access: Access, client: FederationClient, run_file: Path, name: str | None
+) -> FederationRun:
     """Submit a run file; returns how the run stands.
 
     It is signed by this user's key, which is made at the first time and stays in the user's data

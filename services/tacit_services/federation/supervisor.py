@@ -91,7 +91,7 @@ class Supervisor:
         asking: Asking,
         make: Callable[[RunRecord], Aggregator],
         parallel: int,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """make: makes the process of a run's aggregator, not started. parallel: runs at a time."""
         self._records = records
@@ -101,6 +101,7 @@ class Supervisor:
         self._parallel = parallel
         self._clock = clock
         self._running: dict[str, Supervised] = {}
+        self._waiting: dict[str, float] = {}  # since when a run has a member's consent
         self._stopping: dict[str, str] = {}  # runs that are to be halted, and why
         self._lock = threading.Lock()
         self._end = threading.Event()
@@ -164,7 +165,8 @@ class Supervisor:
         consenting = len(record.consenting)
         if not consenting:
             return
-        if not record.may_begin(self._clock()):
+        since = self._waiting.setdefault(record.name, self._clock())
+        if not record.may_begin(self._clock() - since):
             why = f"{consenting} of {record.needed} members have consented"
             self._records.change(record.name, state="waiting", why=why)
         elif len(self._running) >= self._parallel:
@@ -172,6 +174,7 @@ class Supervisor:
             self._records.change(record.name, state="waiting", why=why)
         else:
             self._open_rules(record)
+            self._waiting.pop(record.name, None)
             record = self._records.change(record.name, state="training", why="")
             log.info("run %s begins with %s", record.name, ", ".join(record.consenting))
             self._spawn(record)

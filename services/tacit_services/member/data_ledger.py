@@ -29,10 +29,10 @@ class DataLedger:
         self._loan: LedgerLoan | None = None
 
     def loan(self, owned: Owned) -> LedgerLoan:
-        """Return what a worker opens the ledger by; it is held from now on.
+        """Return what a worker opens the ledger by. It is held from now on.
 
         owned: the data as the worker's run reads it. Raises PrivacyError where another member or
-        run has the data, or its ledger counts by another unit; ConfigError, DataError.
+        run has the data, or its ledger counts by another unit. Raises ConfigError, DataError.
         """
         if self._loan is None:
             lending = own_ledgers.lent(self._identity, owned, self._home, self._bound)

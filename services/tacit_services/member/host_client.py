@@ -14,8 +14,8 @@ import httpx
 
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.disk import files
+from tacit_services.transport.pinned_authority import unreachable
 from tacit_services.transport.proxy import DIRECT, Proxies
-from tacit_services.transport.rest_client import unreachable
 from tacit_services.transport.tls import Tls
 
 _SECONDS = 20.0

@@ -19,9 +19,9 @@ from tacit_services.member.judging import judged
 from tacit_services.member.look_record import LookRecord
 from tacit_services.member.looking import look, with_rows
 from tacit_services.member.member_state import MemberState
+from tacit_services.member.run_worker import site_of
 from tacit_services.member.screen import WIDTH, Screen
 from tacit_services.member.verdict import PolicyWord
-from tacit_services.member.worker import site_of
 from tacit_services.offers.offer import OFFER, Offer
 from tacit_services.offers.submission import FILES
 from tacit_services.settings import data_home

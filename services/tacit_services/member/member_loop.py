@@ -24,7 +24,7 @@ LONGEST = 30.0  # seconds, where the host does not answer
 OVER = ("ended", "stopped", "failed")
 
 
-class Worker(Protocol):
+class RunProcess(Protocol):
     """The process that works in one run."""
 
     def start(self) -> None:
@@ -48,7 +48,7 @@ class MemberLoop:
         host: HostClient,
         state: MemberState,
         look: Callable[[Offered], LookRecord],
-        make: Callable[[str], Worker],
+        make: Callable[[str], RunProcess],
         *,
         may_work: Callable[[], bool] = lambda: True,
         idle: Callable[[], None] = lambda: None,
@@ -65,7 +65,7 @@ class MemberLoop:
         self._make = make
         self._may_work = may_work
         self._idle = idle
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, RunProcess] = {}
         self._done: set[tuple[str, str]] = set()  # consents whose process has ended for good
         self._told: dict[str, tuple[str, str, str]] = {}  # what the host was told of a run
         # Offers that this process has looked at: the next one asks a policy that was changed.

@@ -1,10 +1,12 @@
 """A member's state folder: who it is in its federation, and what was said to each offer.
 
-member.json             the federation's address, this member's id and name
-ca.crt tls.crt tls.key  whom it believes, its certificate, its key (0600)
-answers/RUN.json        its owner's answer to an offer
-runs/RUN/               the offer, its files, and the files of its work
-lock                    held by the one process that works
+The folder has
+
+    member.json             the federation's address, this member's id and name
+    ca.crt tls.crt tls.key  whom it believes, its certificate, its key (0600)
+    consents.json           its owner's answers to offers
+    runs/RUN/               the offer, its files, how it was looked at, and the files of its work
+    lock                    held by the one process that works
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class Membership:
     """A membership: the host's address, the id there, the name that people know.
 
     data: its rows, a path or module:name. dataset: the name of their ledger. rows: the public count
-    of them that the owner states; None: the offer's. policy: the owner's policy file; None: ask.
+    that the owner states, or None for the offer's. policy: the owner's policy file, or None.
     here: the folder that a module of the owner's is in.
     """
 

@@ -16,9 +16,9 @@ from tacit.privacy.policy import Policy
 from tacit_services import logs
 from tacit_services.identity.folder import Identities
 from tacit_services.identity.ledger_loan import LifetimeBound
+from tacit_services.member.becoming_member import joined
 from tacit_services.member.data_ledger import DataLedger
 from tacit_services.member.host_client import HostClient
-from tacit_services.member.joining import joined
 from tacit_services.member.judge import Judge
 from tacit_services.member.member_loop import MemberLoop
 from tacit_services.member.member_state import Membership, MemberState
@@ -33,7 +33,7 @@ _STRANGE = re.compile(r"[^A-Za-z0-9.-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class JoinOrder:
     """What was asked of `tacit join`; None: as before, or the default.
 
     ask: whether there is somebody at a terminal to be asked.
@@ -70,7 +70,7 @@ def known_state(folder: Path | None) -> MemberState:
     return MemberState(known[0])
 
 
-def join(folder: Path, asked: Joining, say: Callable[[str], None]) -> None:
+def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
     """Join, or go on as a member, and work until SIGTERM or SIGINT. say: prints a line at once.
 
     Raises TacitError.
@@ -100,7 +100,7 @@ def join(folder: Path, asked: Joining, say: Callable[[str], None]) -> None:
 
 
 def _membership(
-    state: MemberState, asked: Joining, proxies: Proxies, say: Callable[[str], None]
+    state: MemberState, asked: JoinOrder, proxies: Proxies, say: Callable[[str], None]
 ) -> Membership:
     """Return the membership of `state`, begun where there is none, with what was asked now."""
     known = state.membership()
@@ -126,7 +126,7 @@ def _membership(
     return newest
 
 
-def _begun(state: MemberState, asked: Joining, proxies: Proxies) -> Membership:
+def _begun(state: MemberState, asked: JoinOrder, proxies: Proxies) -> Membership:
     if asked.data is None:
         raise ConfigError("--data: missing; this member's rows: a file, a folder, or module:name")
     data = _place(asked.data)
@@ -158,6 +158,6 @@ def _place(data: str) -> str:
     raise ConfigError(f"--data {data}: no such file or folder")
 
 
-def _check_policy(policy: Policy, membership: Membership, asked: Joining) -> None:
+def _check_policy(policy: Policy, membership: Membership, asked: JoinOrder) -> None:
     if asked.yes and (membership.policy is None or policy.accept != "within"):
         raise ConfigError('--yes: needs --policy FILE with accept = "within"')

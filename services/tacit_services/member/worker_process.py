@@ -8,7 +8,7 @@ from tacit_services import python_child
 from tacit_services.children.processes import Child
 from tacit_services.member.data_ledger import DataLedger
 from tacit_services.member.member_state import Membership, MemberState
-from tacit_services.member.worker import definition_of
+from tacit_services.member.run_worker import definition_of
 from tacit_services.offers.offer import OFFER
 
 _HTTPS = 443
@@ -44,7 +44,7 @@ def worker_process(
     if membership.policy is not None:
         variables["TACIT_POLICY"] = membership.policy
     command = python_child.command(
-        "tacit_services.member.worker", str(state.folder), run, loan.text()
+        "tacit_services.member.run_worker", str(state.folder), run, loan.text()
     )
     log = folder / "worker.log"
     return Child(f"run {run}", command, variables, log, inherits=loan.descriptors)

@@ -1,1 +1,1 @@
-"""Offers: run definitions shown to members, and their owners' answers."""
+"""Run definitions as members are shown them."""

@@ -1,8 +1,10 @@
 """What a researcher submits, and the folder in which a host keeps it.
 
-RUN/offer.json       the offer, as its researcher signed it
-RUN/submission.json  which files stay at the host, and which of them is the test set
-RUN/files/           the offer's files, and those of the host
+The folder has
+
+    RUN/offer.json       the offer, as its researcher signed it
+    RUN/submission.json  which files stay at the host, and which of them is the test set
+    RUN/files/           the offer's files, and those of the host
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def checked_place(value: str) -> str:
 
 
 HostPort = Annotated[str, AfterValidator(checked)]
-Place = Annotated[str, AfterValidator(checked_place)]
+ListenPlace = Annotated[str, AfterValidator(checked_place)]
 
 
 def split_host_port(value: str) -> tuple[str, int]:

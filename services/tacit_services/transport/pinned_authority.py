@@ -19,8 +19,7 @@ import httpx
 from cryptography import x509
 
 from tacit.errors import ConfigError, ServiceError, other_format
-from tacit_services.transport.proxy import DIRECT, Proxies
-from tacit_services.transport.rest_client import unreachable
+from tacit_services.transport.proxy import DIRECT, Proxies, refusal
 
 PATH = "/v1/authority"
 FORMAT = 1
@@ -31,7 +30,7 @@ _CLOCK = 300.0  # seconds by which this machine's clock may differ from the host
 
 
 @dataclass(frozen=True, slots=True)
-class Authority:
+class FederationAuthority:
     """A federation's authority. ca: its certificate (PEM).
 
     public_web: whether the host's HTTPS certificate is of an authority that the system trusts.
@@ -60,7 +59,7 @@ class Authority:
         return context
 
 
-def fetched(url: str, pin: str, proxies: Proxies = DIRECT) -> Authority:
+def fetched(url: str, pin: str, proxies: Proxies = DIRECT) -> FederationAuthority:
     """Return the authority of the host at `url`, whose document has this SHA-256.
 
     Nothing else that the connection says is believed. Raises ConfigError for another document or a
@@ -92,6 +91,13 @@ def fetched(url: str, pin: str, proxies: Proxies = DIRECT) -> Authority:
     return read(answer.content)
 
 
+def unreachable(url: str, error: httpx.TransportError, proxies: Proxies) -> ServiceError:
+    """Return the error, in one line, that `url` did not answer, or that a proxy is in the way."""
+    if isinstance(error, httpx.ProxyError):
+        return ServiceError(f"{url}: {refusal(proxies.before(url), error)}")
+    return ServiceError(f"{url}: {error or type(error).__name__}")
+
+
 def _check_clock(answer: httpx.Response) -> None:
     """Raise ConfigError where the host's clock and ours differ by more than certificates bear."""
     try:
@@ -107,7 +113,7 @@ def _check_clock(answer: httpx.Response) -> None:
         )
 
 
-def read(content: bytes) -> Authority:
+def read(content: bytes) -> FederationAuthority:
     """Return the authority of a document. Raises ConfigError."""
     try:
         values = json.loads(content)
@@ -115,6 +121,6 @@ def read(content: bytes) -> Authority:
             raise ValueError(other_format(number, FORMAT))
         ca = str(values["ca"])
         x509.load_pem_x509_certificate(ca.encode("ascii"))
-        return Authority(ca, {"own": False, "public": True}[values["web"]])
+        return FederationAuthority(ca, {"own": False, "public": True}[values["web"]])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"authority: not a federation's document ({error})") from error

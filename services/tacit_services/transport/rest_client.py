@@ -5,21 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import httpx
-
 from tacit import regular_file
-from tacit.errors import ConfigError, ServiceError
-from tacit_services.transport.proxy import Proxies, refusal
+from tacit.errors import ConfigError
 
 if TYPE_CHECKING:
     from tacit_client import Client
-
-
-def unreachable(url: str, error: httpx.TransportError, proxies: Proxies) -> ServiceError:
-    """Return the error, in one line, that `url` did not answer, or that a proxy is in the way."""
-    if isinstance(error, httpx.ProxyError):
-        return ServiceError(f"{url}: {refusal(proxies.before(url), error)}")
-    return ServiceError(f"{url}: {error or type(error).__name__}")
 
 
 def client(url: str, token: str | None = None) -> Client:

@@ -15,7 +15,7 @@ from fastapi import Depends, FastAPI, Request
 from tacit_services.disk import files
 from tacit_services.enrollment import certificates, rest
 from tacit_services.enrollment.authority import CertificateAuthority
-from tacit_services.enrollment.join_client import JoinClient, Membership
+from tacit_services.enrollment.join_client import Admitted, JoinClient
 from tacit_services.enrollment.join_tokens import JoinTokens
 from tacit_services.federation.member_desk import VERSION_HEADER, MemberDesk, member_of_request
 from tacit_services.federation.members import Member, Members
@@ -67,7 +67,7 @@ class FederationHost:
 
     def join(
         self, token: str, key: certificates.Key, name: str | None = None, machine: str = "clinic"
-    ) -> Membership:
+    ) -> Admitted:
         client = JoinClient(self.url)
         return client.enroll(
             context_trusting(self.ca), token, key, name=name, machine=machine, version="0.3"

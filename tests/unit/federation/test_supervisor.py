@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tacit_services.federation.run_records import Answer, RunRecord, RunRecords
+from tacit_services.federation.run_records import MemberAnswer, RunRecord, RunRecords
 from tacit_services.federation.supervisor import MOST_DEATHS, Supervisor
 
 PRINT = "a" * 64
@@ -94,7 +94,9 @@ class House:
 
     def consent(self, name: str, *numbers: int) -> None:
         for number in numbers:
-            self.records.answer(name, f"edge-{number}", Answer("accepted", PRINT, "", self.now))
+            self.records.answer(
+                name, f"edge-{number}", MemberAnswer("accepted", PRINT, "", self.now)
+            )
 
     def state(self, name: str) -> str:
         self.supervisor.look()
@@ -120,13 +122,14 @@ def test_a_run_begins_when_enough_members_have_consented(house: House) -> None:
 
 def test_consent_to_another_offer_does_not_count(house: House) -> None:
     house.submit("one", needed=1)
-    house.records.answer("one", "edge-0", Answer("accepted", "b" * 64, "", house.now))
+    house.records.answer("one", "edge-0", MemberAnswer("accepted", "b" * 64, "", house.now))
     assert house.state("one") == "offered"
 
 
 def test_with_fewer_it_begins_after_its_wait(house: House) -> None:
     house.submit("one", needed=3, least=2, wait=60)
     house.consent("one", 0)
+    assert house.state("one") == "waiting"
     house.now += 61
     assert house.state("one") == "waiting"  # fewer than the least
     house.consent("one", 1)

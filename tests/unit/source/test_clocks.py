@@ -27,9 +27,6 @@ ALLOWED = {
     ("services/tacit_services/transport/tls.py", "time.time"),
     # when an owner answered, for people to read
     ("services/tacit_services/member/consent.py", "from datetime"),
-    # since when somebody is a member or may ask, and until when: dates of the world
-    ("services/tacit_services/federation/members.py", "time.time"),
-    ("services/tacit_services/federation/people.py", "time.time"),
     ("src/tacit/datasets/own/cells.py", "import datetime"),  # of cells that are times
     ("src/tacit/datasets/own/days.py", "import datetime"),
     ("src/tacit/datasets/own/excel_sheet.py", "import datetime"),  # of cells that are days
@@ -40,6 +37,19 @@ ALLOWED = {
     # since when somebody is a member or may ask, and until when: dates of the world
     ("services/tacit_services/federation/members.py", "time.time"),
     ("services/tacit_services/federation/people.py", "time.time"),
+    ("services/tacit_services/federation/member_control.py", "time.time"),
+    ("services/tacit_services/federation/host.py", "time.time"),
+    ("services/tacit_services/cli/member_commands.py", "from datetime"),
+    ("services/tacit_services/display/text_tables.py", "time.strftime"),
+    ("services/tacit_services/display/text_tables.py", "time.localtime"),
+    # when somebody did something, for people to read
+    ("services/tacit_services/federation/audit_log.py", "time.time"),
+    ("services/tacit_services/federation/run_desk.py", "time.time"),
+    ("services/tacit_services/federation/submissions.py", "time.time"),
+    # whether this machine's clock is far from the host's, by which certificates are valid
+    ("services/tacit_services/transport/pinned_authority.py", "time.time"),
+    # the hours of an owner's policy, by the clock on the wall
+    ("services/tacit_services/member/judge.py", "from datetime"),
     (
         "services/tacit_services/peer/main.py",
         "time.time_ns",

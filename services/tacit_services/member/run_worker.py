@@ -1,4 +1,6 @@
-"""The process of a member at work in one run: `python -m tacit_services.member.worker STATE RUN`.
+"""The process of a member at work in one run.
+
+    python -m tacit_services.member.run_worker STATE RUN LOAN
 
 It reads the offer that was consented to from the member's folder, checks again that it is that one
 and that the consent holds, and trains as `tacit edge` does. The ledger it is lent by the member, by
@@ -65,7 +67,7 @@ def definition_of(state: MemberState, run: str) -> RunFile:
 
 @contextmanager
 def _borrowed(loan: LedgerLoan, run: str, source: Source, identity: Identity) -> Iterator[Ledger]:
-    """Yield the member's ledger for this run, whatever the source is.
+    """Yield the member's ledger for this run.
 
     The identity's id, under which its messages lie in the ledger, is durable before one does.
     """

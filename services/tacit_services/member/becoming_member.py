@@ -13,7 +13,7 @@ from tacit_services.disk import files
 from tacit_services.enrollment import certificates
 from tacit_services.enrollment.join_client import JoinClient
 from tacit_services.member.member_state import MemberState
-from tacit_services.transport.pinned_authority import Authority
+from tacit_services.transport.pinned_authority import FederationAuthority
 from tacit_services.transport.proxy import DIRECT, Proxies
 
 
@@ -21,7 +21,7 @@ def joined(
     state: MemberState,
     url: str,
     token: str,
-    authority: Authority,
+    authority: FederationAuthority,
     name: str | None,
     proxies: Proxies = DIRECT,
 ) -> tuple[str, str]:

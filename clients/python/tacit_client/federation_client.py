@@ -29,7 +29,7 @@ class RefusedMember(BaseModel):
     reason: str
 
 
-class Run(BaseModel):
+class FederationRun(BaseModel):
     """How a run of a federation stands. why: of its state, in words."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -53,13 +53,13 @@ class Run(BaseModel):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class Federation:
+class FederationClient:
     """A connection to a federation's host, with a person's token. Use it from one thread.
 
     Example::
 
         trusted = ssl.create_default_context(cafile="ca.crt")
-        with Federation("https://host:8443", token, trusted) as federation:
+        with FederationClient("https://host:8443", token, trusted) as federation:
             for run in federation.runs():
                 print(run.name, run.state, run.applied)
     """
@@ -99,11 +99,13 @@ class Federation:
         """Close the connection. Idempotent."""
         self._http.close()
 
-    def runs(self) -> list[Run]:
+    def runs(self) -> list[FederationRun]:
         """Return the runs that the token may see, the oldest first."""
-        return [Run.model_validate(item) for item in self._asked("GET", "/v1/runs").json()]
+        return [
+            FederationRun.model_validate(item) for item in self._asked("GET", "/v1/runs").json()
+        ]
 
-    def run(self, name: str) -> Run | None:
+    def run(self, name: str) -> FederationRun | None:
         """Return the run of this name; None: the token sees none."""
         return next((run for run in self.runs() if run.name == name), None)
 
@@ -118,18 +120,22 @@ class Federation:
                 self._asked("PUT", f"/v1/files/{digest}", content=pieces, headers=headers)
         return digest
 
-    def submit(self, content: Mapping[str, Any]) -> Run:
+    def submit(self, content: Mapping[str, Any]) -> FederationRun:
         """Submit an offer whose files have been uploaded; returns how the run stands."""
-        return Run.model_validate(self._asked("POST", "/v1/runs", json=dict(content)).json())
+        return FederationRun.model_validate(
+            self._asked("POST", "/v1/runs", json=dict(content)).json()
+        )
 
-    def stop(self, run: str, reason: str | None = None) -> Run:
+    def stop(self, run: str, reason: str | None = None) -> FederationRun:
         """End a run; with its results where it trains already."""
         body = {} if reason is None else {"reason": reason}
-        return Run.model_validate(self._asked("POST", f"/v1/runs/{run}/stop", json=body).json())
+        return FederationRun.model_validate(
+            self._asked("POST", f"/v1/runs/{run}/stop", json=body).json()
+        )
 
-    def begin(self, run: str) -> Run:
+    def begin(self, run: str) -> FederationRun:
         """Let a run begin with the members that have consented."""
-        return Run.model_validate(self._asked("POST", f"/v1/runs/{run}/begin").json())
+        return _run(self._asked("POST", f"/v1/runs/{run}/begin").json())
 
     def results(self, run: str, folder: Path) -> list[Path]:
         """Fetch a run's results into `folder`, which is made; returns the files."""
@@ -193,3 +199,7 @@ class Federation:
             raise ApiError(
                 answer.status_code, answer.reason_phrase, "not a federation's answer"
             ) from None
+
+
+def _run(content: Any) -> FederationRun:
+    return FederationRun.model_validate(content)

@@ -10,19 +10,19 @@ from urllib.parse import quote
 import typer
 
 from tacit.errors import ConfigError
-from tacit_services.cli.federations import Ca, FederationFolder, TokenFile, Url, reached
+from tacit_services.cli.federations import Ca, FederationFolder, HostUrl, PersonToken, reached
 from tacit_services.cli.options import AsJson
 
 app = typer.Typer(name="members", help="Members of a federation: list, invite, cancel, revoke.")
-Name = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+MemberName = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
 def members(
     context: typer.Context,
     federation: FederationFolder = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    url: HostUrl = None,
+    token_file: PersonToken = None,
     ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
@@ -34,8 +34,8 @@ def members(
 @app.command("list", epilog="Example: tacit members list --federation clinic")
 def list_(
     federation: FederationFolder = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    url: HostUrl = None,
+    token_file: PersonToken = None,
     ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +53,7 @@ def list_(
 
 @app.command(epilog="Example: tacit members invite ada --role researcher --federation clinic")
 def invite(
-    name: Name,
+    name: MemberName,
     role: Annotated[str, typer.Option(help="member, researcher or reader")] = "member",
     uses: Annotated[
         int | None, typer.Option(min=1, help="how many may join by it [any]; members alone")
@@ -62,8 +62,8 @@ def invite(
         str | None, typer.Option(metavar="DATE", help="last day, 2026-12-31 [for good]")
     ] = None,
     federation: FederationFolder = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    url: HostUrl = None,
+    token_file: PersonToken = None,
     ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
@@ -76,10 +76,10 @@ def invite(
 
 @app.command(epilog="Example: tacit members cancel ada --federation clinic")
 def cancel(
-    name: Name,
+    name: MemberName,
     federation: FederationFolder = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    url: HostUrl = None,
+    token_file: PersonToken = None,
     ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
@@ -91,10 +91,10 @@ def cancel(
 
 @app.command(epilog="Example: tacit members revoke 'St. Mary' --federation clinic")
 def revoke(
-    name: Name,
+    name: MemberName,
     federation: FederationFolder = None,
-    url: Url = None,
-    token_file: TokenFile = None,
+    url: HostUrl = None,
+    token_file: PersonToken = None,
     ca: Ca = None,
     as_json: AsJson = False,
 ) -> None:
