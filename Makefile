@@ -25,7 +25,7 @@ TORCH := requirements-torch.txt
 TORCH_PYPI := requirements-torch-pypi.lock
 INSTALL_TORCH := PIP_COMPILE=$(if $(PYTHONDONTWRITEBYTECODE),1,0) $(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") \
   docker/install-torch
-LINTED := src services clients tests tools lab
+LINTED := src services clients tests tools lab examples/algorithms
 
 # What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
 CUDA := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
