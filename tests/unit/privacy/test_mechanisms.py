@@ -254,5 +254,6 @@ def test_each_normal_is_the_sum_of_draws_from_four_pairs_of_uniforms() -> None:
 def test_words_are_of_the_one_kind_that_kernels_are_compiled_for(count: int) -> None:
     """Another kind is compiled anew, which takes seconds where the first push is due."""
     words = Random(1).words(count)
-    assert (words.dtype, words.shape) == (np.uint64, (count,))
+    assert words.dtype == np.uint64
+    assert words.shape == (count,)
     assert (words.flags.writeable, words.flags.c_contiguous) == (False, True)
