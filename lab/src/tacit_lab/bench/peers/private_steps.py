@@ -6,8 +6,8 @@ The networks are the same (`plain_networks`), and so is the batch. Each step has
 taken over a plain one of its process. Rounds are interleaved, as a shared machine is twice as fast
 in one minute as in the next. Medians count. Writes out/private_steps.json.
 
-tacit draws its rows by Poisson sampling with a secret key, charges a ledger and releases integers;
-the others take rows that are drawn for them, and add the noise of torch's generator.
+tacit draws its rows by Poisson sampling with a secret key, charges a ledger and releases integers.
+The others take rows that are drawn for them, and add the noise of torch's generator.
 
 Venvs of their own: out/peers/opacus, out/peers/fastdp (the Makefile makes them). FASTDP_SOURCE: a
 checkout of awslabs/fast-differential-privacy, which is on no package index.
