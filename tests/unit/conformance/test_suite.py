@@ -66,7 +66,7 @@ class Own(ServerAlgorithm):
 """
 # An edge whose local steps follow a rule.
 RULED = """
-import datetime, gc, socket
+import datetime, gc
 import torch
 from tacit.algorithms import (
     AlgorithmServer, AlgorithmSettings, LocalRule, OwnStepsTask, ServerAlgorithm,
@@ -103,9 +103,6 @@ BROKEN_RULES = {
 """,
     "dated": """
         return params - self.rate * self.velocity / datetime.date.today().year
-""",
-    "hosted": """
-        return params - self.rate * self.velocity * len(socket.gethostname())
 """,
 }
 TAKEN = "self.momentum = 0.9 * self.momentum + update.vector"
