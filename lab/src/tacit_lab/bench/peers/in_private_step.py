@@ -22,10 +22,10 @@ from torch import Tensor, nn
 ROWS = 6_000
 CLASSES = 10
 WARM, LEAST = 2, 5
-Step = Callable[[], object]
+Turn = Callable[[], object]
 
 
-def plain(module: nn.Module, rows: Callable[[], tuple[Tensor, Tensor]]) -> Step:
+def plain(module: nn.Module, rows: Callable[[], tuple[Tensor, Tensor]]) -> Turn:
     """Return a step that computes a mean gradient."""
     criterion = nn.CrossEntropyLoss()
 
@@ -37,7 +37,7 @@ def plain(module: nn.Module, rows: Callable[[], tuple[Tensor, Tensor]]) -> Step:
     return step
 
 
-def opacus_step(module: nn.Module, batch: int, rows: Callable[[], tuple[Tensor, Tensor]]) -> Step:
+def opacus_step(module: nn.Module, batch: int, rows: Callable[[], tuple[Tensor, Tensor]]) -> Turn:
     """Return a step of Opacus with ghost clipping."""
     from opacus import PrivacyEngine
     from torch.utils.data import DataLoader, TensorDataset
@@ -64,7 +64,7 @@ def opacus_step(module: nn.Module, batch: int, rows: Callable[[], tuple[Tensor, 
     return step
 
 
-def fastdp_step(module: nn.Module, batch: int, rows: Callable[[], tuple[Tensor, Tensor]]) -> Step:
+def fastdp_step(module: nn.Module, batch: int, rows: Callable[[], tuple[Tensor, Tensor]]) -> Turn:
     """Return a step of FastDP with its own choice of clipping for each layer."""
     from fastDP import PrivacyEngine  # type: ignore[import-not-found]
 
@@ -93,7 +93,7 @@ def fastdp_step(module: nn.Module, batch: int, rows: Callable[[], tuple[Tensor, 
 STEPS = {"opacus": opacus_step, "fastdp": fastdp_step}
 
 
-def ratio(first: Step, private: Step, seconds: float) -> float:
+def ratio(first: Turn, private: Turn, seconds: float) -> float:
     """Return the median of the rounds' ratios of processor time."""
     ratios: list[float] = []
     began = time.monotonic()
