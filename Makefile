@@ -25,7 +25,7 @@ TORCH := requirements-torch.txt
 TORCH_PYPI := requirements-torch-pypi.lock
 INSTALL_TORCH := PIP_COMPILE=$(if $(PYTHONDONTWRITEBYTECODE),1,0) $(if $(TORCH_INDEX),PIP_INDEX_URL="$(TORCH_INDEX)") \
   docker/install-torch
-LINTED := src services clients tests tools lab
+LINTED := src services clients tests tools lab examples/algorithms
 
 # What torch asks for by itself on Linux for CUDA: not in the lock, so that a CPU build stays one.
 CUDA := cuda-bindings cuda-toolkit nvidia-cudnn-cu13 nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvshmem-cu13 triton
@@ -139,13 +139,16 @@ gpu: setup ## edge, peer and party on CUDA beside the CPU: equality and times (P
 	$(BIN)/python -m tacit_lab.bench.gpu
 
 PEERS := out/peers
-bench-peers: setup $(PEERS)/flower $(PEERS)/mapa ## beside Flower and MAPA's testbed (MAPA_SOURCE: its checkout); writes out/peers.json
+bench-peers: setup $(PEERS)/flower $(PEERS)/mapa $(PEERS)/opacus $(PEERS)/fastdp ## beside Flower, MAPA's testbed, Opacus and FastDP (MAPA_SOURCE, FASTDP_SOURCE: checkouts); writes out/peers.json, out/private_steps.json
 	$(BIN)/python -m tacit_lab.bench.peers
+	$(BIN)/python -m tacit_lab.bench.peers.private_steps
 
 # A venv for each of the others: neither shares one with tacit.
 $(PEERS)/flower: NEEDS := flwr[simulation]
 $(PEERS)/mapa: NEEDS := paho-mqtt<2 matplotlib mpmath
-$(PEERS)/flower $(PEERS)/mapa: $(TORCH)
+$(PEERS)/opacus: NEEDS := opacus
+$(PEERS)/fastdp: NEEDS := transformers<5 scipy
+$(PEERS)/flower $(PEERS)/mapa $(PEERS)/opacus $(PEERS)/fastdp: $(TORCH)
 	rm -rf $@
 	$(PYTHON) -P -m venv $@
 	$(INSTALL_TORCH) $@/bin/pip -q

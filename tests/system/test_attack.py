@@ -2,7 +2,7 @@
 compose.yaml: the others train on, and nobody's memory leaves its bound. In packets:
 test_attack_packets.
 
-Eighteen seconds of attack with `make test-all`; `make chaos` runs the five minutes.
+Twelve seconds of attack with `make test-all`; `make chaos` runs the five minutes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BROKER_BOUND = 256 * MEGABYTE
 @pytest.mark.parametrize(
     "seconds",
     [
-        pytest.param(18.0, marks=pytest.mark.slow),
+        pytest.param(12.0, marks=pytest.mark.slow),
         pytest.param(300.0, marks=[pytest.mark.exhaustive, pytest.mark.alone]),
     ],
 )

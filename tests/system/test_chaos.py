@@ -69,8 +69,8 @@ HOSTILE = pytest.mark.parametrize(
 def test_twenty_kills_lose_and_double_nothing(
     tmp_path: Path, broker: Mosquitto, redis: RedisServer, hostile: bool
 ) -> None:
-    for run in staged(tmp_path, broker, redis, 300, hostile=hostile):
-        play(run, broker, redis, kills=20, every=5, seed=1, hostile=hostile)
+    for run in staged(tmp_path, broker, redis, 150, hostile=hostile):
+        play(run, broker, redis, kills=20, every=3, seed=1, hostile=hostile)
 
 
 @pytest.mark.exhaustive

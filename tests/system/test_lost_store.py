@@ -19,7 +19,7 @@ from tests.helpers.processes import PATIENCE, Deployment, Service, deployment
 from tests.helpers.run_files import MAPA, toml
 from tests.helpers.servers import Mosquitto, RedisServer, wait_for
 
-UPDATES = 1200  # so that a store is lost long before the run ends
+UPDATES = 400  # so that a store is lost long before the run ends
 LOST = 7  # the exit code
 
 

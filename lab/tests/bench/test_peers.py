@@ -7,7 +7,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from tacit_lab.bench.own_networks import OWN_NETWORKS
 from tacit_lab.bench.peers import __main__ as peers
+from tacit_lab.bench.peers import private_steps
 from tacit_lab.bench.peers.window import Rate, lines, system
 
 
@@ -66,3 +68,41 @@ def test_a_system_whose_process_ends_is_not_measured(tmp_path: Path) -> None:
         measured.start([sys.executable, "-c", "raise SystemExit(1)"], tmp_path, "log", {})
         with pytest.raises(RuntimeError, match="a process has ended"):
             measured.rate(lambda: 0, 0.5)
+
+
+def test_private_steps_take_turns_and_a_network_that_a_system_refuses_says_why() -> None:
+    calls: list[tuple[str, str]] = []
+
+    def ours(network: str, seconds: float) -> float:
+        calls.append(("tacit", network))
+        return float(len(calls))
+
+    def theirs(network: str, seconds: float) -> float:
+        calls.append(("theirs", network))
+        if network == "lora":
+            raise private_steps.DoesNotRunError("no such layer")
+        return 3.0
+
+    chosen: dict[str, private_steps.Ratio | str] = {
+        "tacit": ours,
+        "theirs": theirs,
+        "absent": "needs a checkout",
+    }
+    table = private_steps.private_steps(chosen, ["mlp", "lora"], 2, 1.0)
+
+    both = [("tacit", "mlp"), ("theirs", "mlp"), ("tacit", "lora")]
+    assert calls == [*both, ("theirs", "lora"), *both]  # what it refuses is not tried again
+    assert table["tacit"] == {"mlp": 3.0, "lora": 5.0}
+    assert table["theirs"] == {"mlp": 3.0, "lora": "does not run: no such layer"}
+    assert set(table["absent"].values()) == {"not run here: needs a checkout"}
+
+
+def test_opacus_takes_the_networks_of_the_bench() -> None:
+    """The venv's runner, in this one, which has Opacus, too."""
+    measure = private_steps.other(Path(sys.executable), "opacus")
+    assert measure("own-mlp", 0.1) > 1.0
+
+
+def test_the_benchs_networks_are_tacits_too() -> None:
+    model = OWN_NETWORKS["own-mlp"]()
+    assert (model.shape, model.classes) == ((64,), 10)

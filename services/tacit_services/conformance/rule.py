@@ -1,14 +1,13 @@
 """Whether a rule of local steps sees nothing but what it is given.
 
 Its steps are recorded beside private rows, and taken again by `python -m` of this module, a process
-that has none.
+that has none, on what looks like another machine in another year (`elsewhere`).
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +16,7 @@ import torch
 from torch import Tensor
 
 from tacit.algorithms.own.own_steps import LocalRule, OwnStepsTask
-from tacit_services.python_child import command
-
-_SECONDS = 300.0
+from tacit_services.conformance import elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,38 +43,51 @@ class RecordedRule(LocalRule):
         return gave
 
 
-def differs(task: OwnStepsTask, folder: Path, steps: list[RuleStep], place: Path) -> str:
-    """Take the recorded steps of one edge again in a process without rows; return what differs.
+def differs(
+    task: OwnStepsTask, folder: Path, edges: Mapping[str, list[RuleStep]], place: Path
+) -> str:
+    """Take the recorded steps of edges again in a process without rows; return what differs.
 
-    place: a folder for what the process reads. Returns "" where nothing differs.
+    edges: each one's steps. place: a folder for what the process reads. Returns "" where nothing
+    differs.
     """
-    tensors: dict[str, Tensor] = {"numbers": torch.tensor([step.number for step in steps])}
-    for at, step in enumerate(steps):
-        tensors |= {f"{at}/{part}": given for part, given in enumerate((*step.given, step.gave))}
+    tensors: dict[str, Tensor] = {}
+    for name, steps in edges.items():
+        tensors[f"{name}/numbers"] = torch.tensor([step.number for step in steps])
+        for at, step in enumerate(steps):
+            parts = enumerate((*step.given, step.gave))
+            tensors |= {f"{name}/{at}/{part}": given for part, given in parts}
     safetensors.torch.save_file(tensors, place / "steps.safetensors")
     (place / "task.json").write_text(task.model_dump_json())
-    child = subprocess.run(
-        command("tacit_services.conformance.rule", str(folder.resolve()), str(place)),
-        capture_output=True,
-        text=True,
-        timeout=_SECONDS,
-        check=False,
+    child = elsewhere.ran(
+        "tacit_services.conformance.rule", str(folder.resolve()), str(place), *edges
     )
     return child.stdout.strip() if child.returncode == 0 else child.stderr.strip()[-300:]
 
 
-def _again(folder: Path, place: Path) -> Iterator[str]:
-    """Yield a sentence for the first step that differs."""
-    rule = OwnStepsTask.model_validate_json((place / "task.json").read_text()).rule(folder)
+def _again(folder: Path, place: Path, names: list[str]) -> str:
+    """Return a sentence for the first step that differs, or ""."""
+    task = OwnStepsTask.model_validate_json((place / "task.json").read_text())
     tensors = safetensors.torch.load_file(place / "steps.safetensors")
-    for at, number in enumerate(tensors["numbers"].tolist()):
-        params, gradient, start, gave = (tensors[f"{at}/{part}"] for part in range(4))
+    for name in names:
+        at = _first_other(task.rule(folder), name, tensors)
+        if at is not None:
+            return (
+                f"{name}: step {at} of the rule differs in a process without rows, with another "
+                "host's name, date and time zone"
+            )
+    return ""
+
+
+def _first_other(rule: LocalRule, name: str, tensors: dict[str, Tensor]) -> int | None:
+    for at, number in enumerate(tensors[f"{name}/numbers"].tolist()):
+        params, gradient, start, gave = (tensors[f"{name}/{at}/{part}"] for part in range(4))
         if not torch.equal(rule.step(params, gradient, start, number), gave):
-            yield f"step {at} of the rule differs in a process without rows"
-            return
+            return at
+    return None
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    for line in _again(Path(sys.argv[1]), Path(sys.argv[2])):
-        print(line)  # noqa: T201 - the parent reads it
+    # The parent reads it.
+    print(_again(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]))  # noqa: T201

@@ -24,7 +24,7 @@ from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
 from tacit.datasets import Benchmark, Dataset
 from tacit.datasets.source import EdgePart, published_only
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, TacitError
 from tacit.models import Model
 from tacit.models.metrics import Metrics
 from tacit.privacy.ledger.simulated import SimulatedLedger
@@ -304,7 +304,7 @@ def make_output_folder(out: Path) -> None:
 def run(definition: Definition[Any], *, out: Path, data: Path | None, as_json: bool) -> None:
     """Simulate with a progress bar, write the results to `out`, and show them.
 
-    Raises TacitError.
+    Raises TacitError, also where no update was applied: its results are written all the same.
     """
     import json
 
@@ -319,16 +319,21 @@ def run(definition: Definition[Any], *, out: Path, data: Path | None, as_json: b
     except OSError as error:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    if simulation.state != "finished":
+    applied = summary["applied"]
+    if simulation.state != "finished" and applied:
         console.print(
-            f"the run ended early ({summary['reason']}): {summary['applied']} of "
-            f"{definition.run.updates}"
+            f"the run ended early ({summary['reason']}): {applied} of {definition.run.updates}"
         )
     if as_json:
         Console().print_json(data=summary, ensure_ascii=True)
-        return
-    console.print(live.closing(summary, out, time.monotonic() - started))
-    console.print(
-        f"virtual time {summary['virtual_time_s']:.6g} s; noise from seed {definition.run.seed}: ε "
-        f"is simulated"
-    )
+    else:
+        console.print(live.closing(summary, out, time.monotonic() - started))
+        console.print(
+            f"virtual time {summary['virtual_time_s']:.6g} s; noise from seed "
+            f"{definition.run.seed}: ε is simulated"
+        )
+    if not applied:
+        raise TacitError(
+            f"no update was applied, so the model is the one that the run began with: "
+            f"{summary['reason']}"
+        )

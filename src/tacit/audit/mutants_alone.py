@@ -224,8 +224,8 @@ class ByPlace(BySums):
     """Computes every second place only, as a kernel that rounds by place does a little."""
 
     def picked(self, index: NDArray[np.int64], block: int) -> NDArray[np.int64]:
-        """Return the rows at odd places."""
-        return index[1::2]
+        """Return the rows at odd places, one behind the other as a kernel is compiled for."""
+        return np.ascontiguousarray(index[1::2])
 
 
 class AloneTwiceTheClip(RowsAlone):

@@ -11,7 +11,9 @@ An object must be a class with `settings`, the class of its [algorithm] section
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+import math
+import warnings
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -67,7 +69,10 @@ def own(entry: str, folder: Path) -> tuple[type[HasSettings], str]:
 
     Its module is executed. Raises ConfigError.
     """
-    found = load_entry(entry, folder, "algorithm.entry")
+    with warnings.catch_warnings():
+        # pydantic's warning of a key that hides a name of tacit's own: `_check_settings` refuses it
+        warnings.filterwarnings("ignore", "Field name .* shadows an attribute")
+        found = load_entry(entry, folder, "algorithm.entry")
     settings = getattr(found.target, "settings", None)
     if not (isinstance(settings, type) and issubclass(settings, AlgorithmSection)):
         raise ConfigError(
@@ -88,11 +93,40 @@ def _check_settings(entry: str, settings: type[AlgorithmSection]) -> None:
         raise ConfigError(f"{where}: {str(error).splitlines()[0]}") from error
     inherited = next(kind for kind in settings.__mro__ if kind.__module__.startswith("tacit."))
     assert issubclass(inherited, AlgorithmSection)
-    for key, field in inherited.model_fields.items():
-        if settings.model_fields[key].annotation != field.annotation:
-            raise ConfigError(f"{where}: {key}: is a key of tacit's own; name yours otherwise")
-    if unknown := sorted(set(settings.searched) - set(settings.model_fields)):
+    for key, field in settings.model_fields.items():
+        kept = inherited.model_fields.get(key)
+        hides = hasattr(inherited, key) if kept is None else kept.annotation != field.annotation
+        if hides:
+            raise ConfigError(f"{where}: {key}: is a name of tacit's own; name yours otherwise")
+    _check_searched(where, settings)
+
+
+def _check_searched(where: str, settings: type[AlgorithmSection]) -> None:
+    """Raise ConfigError where `searched` is not a table of keys with bounds."""
+    searched: object = settings.searched
+    if not isinstance(searched, Mapping):
+        raise ConfigError(
+            f"{where}: searched={searched!r}: write a dict of keys with their bounds, as "
+            '{"learning_rate": (0.01, 1.0)}'
+        )
+    if unknown := sorted(set(map(str, searched)) - set(settings.model_fields)):
         raise ConfigError(f"{where}: searched: {unknown[0]}: there is no key of this name")
+    for key, bounds in searched.items():
+        if not _are_bounds(bounds):
+            raise ConfigError(
+                f"{where}: searched: {key}={bounds!r}: give two numbers, the least and the most, "
+                "with 0 < least < most"
+            )
+
+
+def _are_bounds(bounds: object) -> bool:
+    """Check whether `bounds` are two numbers between which there is a logarithmic scale."""
+    if not (isinstance(bounds, tuple | list) and len(bounds) == 2):
+        return False
+    if not all(isinstance(bound, int | float) for bound in bounds):
+        return False
+    least, most = map(float, bounds)
+    return 0 < least < most < math.inf
 
 
 def other_code(entry: str, stated: str, digest: str) -> str:

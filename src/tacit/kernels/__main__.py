@@ -52,12 +52,31 @@ _CALLS: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...] = (
 )
 
 
-def fill() -> None:
-    """Compile every function, and mark the cache as filled for this level."""
-    for function, arguments in _CALLS:
-        function.compile(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined]
-    if jit.WRITABLE:
+# It takes as long as all others, so a process of its own compiles it beside them.
+_LONGEST = "tape_gradients"
+_ALONE = "--longest"
+# -P: nothing is imported from the current folder.
+_COMMAND = (sys.executable, "-P", "-m", "tacit.kernels")
+
+
+def fill() -> int:
+    """Compile every function, in two processes, and mark the cache as filled for this level.
+
+    Returns the exit code.
+    """
+    other = os.spawnv(os.P_NOWAIT, sys.executable, (*_COMMAND, _ALONE))  # noqa: S606 (our own)
+    _compile(longest=False)
+    _, status = os.waitpid(other, 0)
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0 and jit.WRITABLE:
         jit.FILLED.touch()
+    return code
+
+
+def _compile(*, longest: bool) -> None:
+    for function, arguments in _CALLS:
+        if (function.__name__ == _LONGEST) == longest:
+            function.compile(tuple(map(numba.typeof, arguments)))  # type: ignore[attr-defined]
 
 
 def fill_every_level() -> int:
@@ -65,11 +84,9 @@ def fill_every_level() -> int:
 
     Returns the exit code.
     """
-    # -P: nothing is imported from the current folder.
-    command = [sys.executable, "-P", "-m", "tacit.kernels"]
     codes = [
         os.spawnve(  # noqa: S606 (our own)
-            os.P_WAIT, sys.executable, command, os.environ | {"NUMBA_CPU_NAME": level}
+            os.P_WAIT, sys.executable, _COMMAND, os.environ | {"NUMBA_CPU_NAME": level}
         )
         for level in jit.LEVELS
     ]
@@ -77,7 +94,11 @@ def fill_every_level() -> int:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:] == [_ALONE]:
+        _compile(longest=True)
+        sys.exit()
     if sys.argv[1:] == ["--every-level"] and jit.LEVEL in jit.LEVELS:
         sys.exit(fill_every_level())
-    fill()
+    if code := fill():
+        sys.exit(code)
     sys.stdout.write(f"kernels: {described()}\n")

@@ -71,6 +71,11 @@ class Model(ABC):
     objective: Objective | None = field(default=None, kw_only=True)
 
     @property
+    def labels_below(self) -> int:
+        """What labels, and the words of a text, lie below: other rows count for nothing."""
+        return self.classes
+
+    @property
     @abstractmethod
     def layout(self) -> Layout:
         """(name, shape) of every parameter, in the order of the flat vector."""

@@ -20,6 +20,11 @@ class OwnNetwork(Model):
     labels: int
     example_loss: Loss | None
 
+    @property
+    def labels_below(self) -> int:
+        """What labels lie below: classes of the target, however many numbers a row gives."""
+        return max(self.classes, self.labels)
+
     def probabilities(self, scores: Tensor) -> Tensor:
         """Return probabilities by softmax; of one output, by the logistic function."""
         if self.labels == 2 and self.classes == 1:

@@ -23,13 +23,13 @@ from tests.helpers.servers import RedisServer, mosquitto, redis_server, wait_for
 
 EDGES = 2
 # Many enough for a busy machine, which evaluates fewer of them.
-UPDATES = 1200
+UPDATES = 480
 RUN_FILE = toml(
     run={"updates": UPDATES, "stop": "no better", "average": 0.5, "snapshot_every": 50},
     algorithm={"name": "fedasync", "learning_rate": 1e-6, "steps_min": 1},
     privacy={"batch": 32, "clip": 1.0, "epsilon": 4.0, "pushes": UPDATES},
     edges={"count": EDGES},
-    evaluation={"every": 4},
+    evaluation={"every": 2},
 )
 # It begins far above a constant and hardly moves, so its curve is flat in every order of messages.
 # From zero, as `logistic` begins, the smallest steps decide what is guessed, and the curve rises.

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 import tomlkit
+import torch
 from tacit_services.conformance.played_run import Rehearsal
 from tacit_services.conformance.suite import conform
 from tacit_services.project.tuning import tune
 from tacit_services.testbed.simulated_run import Simulation
 
 from tacit import config
+from tacit.models.vectors import example_gradients
 from tests.conftest import ROOT
 from tests.helpers.nightly import nightly
 from tests.helpers.processes import environment
@@ -31,9 +33,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def shortened(folder: Path, name: str, updates: int) -> Path:
-    """Write a run file of fewer updates, with the budget of its own number of pushes."""
+    """Write a run file of at most so many updates, with the budget of its own number of pushes."""
     document = tomlkit.parse((folder / f"{name}.toml").read_text())
-    document["run"]["updates"] = updates
+    document["run"]["updates"] = min(updates, document["run"]["updates"])
     file = folder / "short.toml"
     file.write_text(tomlkit.dumps(document))
     return file
@@ -66,13 +68,33 @@ def test_it_learns_in_the_simulator(name: str, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["dp_ftrl", "fedprox", *nightly("adaptive_clipping", *ASYNC)])
+@pytest.mark.parametrize(
+    "name", ["dp_ftrl", "fedprox", *nightly("adaptive_clipping", "moments", *ASYNC)]
+)
 def test_it_trains_over_the_broker(name: str, folder: Path, tmp_path: Path) -> None:
     file = shortened(folder, name, 200)
     summary, _ = trained(file, tmp_path / "out", environment(XDG_DATA_HOME=str(tmp_path / "home")))
-    assert summary["applied"] == 200
+    assert summary["applied"] == config.load(file).run.updates
     assert 0 < summary["privacy"]["epsilon"] <= config.load(file).privacy.epsilon
     assert summary["test_accuracy"] > 2 * summary["constant"]["accuracy"]
+
+
+def test_a_statistic_is_the_gradient_whatever_the_parameters_are(folder: Path) -> None:
+    """So a model that a server sends asks no other question, and each row's vector is its own."""
+    definition = config.load(folder / "moments.toml").define()
+    model = definition.build_model()
+    test = definition.source.test(None)
+    assert test is not None
+    x, y = test.x[:20], test.y[:20]
+    moments = example_gradients(model, torch.zeros(model.size), x, y)
+    other = torch.randn(model.size, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(moments, example_gradients(model, other, x, y))
+    rows = x.flatten(1)
+    u = rows / rows.norm(dim=1, keepdim=True)
+    second = torch.einsum("ni,nj->nij", u, u).flatten(1)
+    cross = torch.einsum("ni,nj->nij", u, torch.eye(10)[y]).flatten(1)
+    assert torch.allclose(moments, -torch.cat([second, cross], dim=1), atol=1e-6)
+    assert moments.norm(dim=1).max() <= definition.privacy.constant_clip + 1e-6
 
 
 @pytest.mark.exhaustive

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
+from tacit_services.transport import mqtt
 from tacit_services.transport.flight import AT_ONCE, DROPS, PLAUSIBLE, Flight, Suspect
 from tacit_services.transport.mqtt import MAX_PACKET, Connection, Inbound, Will
 
@@ -215,6 +216,13 @@ def small_broker(folder: Path, limit: int, port: int | None = None) -> Iterator[
         server.kill()
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait less before each new connection: what is tested counts them."""
+    monkeypatch.setattr(mqtt, "RECONNECT_CAP", 0.2)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_a_message_that_ends_every_connection_is_given_up_with_its_size(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -247,6 +255,7 @@ def gone_on(mqtt_client: Client) -> bool:
     return mqtt_client.connection.connects > DROPS + 1
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("limit", "size", "smaller"), [(300, 600, True), (20_000, 30_000, False)])
 def test_what_may_end_connections_for_another_reason_is_told_once_and_sent_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, limit: int, size: int, smaller: bool

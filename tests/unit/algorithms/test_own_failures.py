@@ -77,10 +77,24 @@ BROKEN = {
     "no_role": ("    role = OwnServer\n", "", "has no attribute 'role'"),
     "no_settings": ("    settings = OwnSettings\n", "", "is no algorithm: derive a class from"),
     "searched": (KEY, KEY + "    searched = {'rat': (0, 1)}\n", "searched: rat: there is no key"),
-    "tacits_key": (KEY, KEY + "    edge: int = 3\n", "edge: is a key of tacit's own"),
+    "searched_kind": (KEY, KEY + "    searched = 5\n", "OwnSettings: searched=5: write a dict"),
+    "searched_bounds": (
+        KEY,
+        KEY + "    searched = {'learning_rate': 5}\n",
+        "searched: learning_rate=5: give two numbers",
+    ),
+    "searched_least": (
+        KEY,
+        KEY + "    searched = {'learning_rate': (0, 1)}\n",
+        "searched: learning_rate=(0, 1): give two numbers",
+    ),
+    "tacits_key": (KEY, KEY + "    edge: int = 3\n", "edge: is a name of tacit's own"),
+    "traits": (KEY, KEY + "    traits: float = 3.0\n", "traits: is a name of tacit's own"),
+    "task": (KEY, KEY + "    task: str = 'a'\n", "OwnSettings: task: is a name of tacit's own"),
+    "pydantics": (KEY, KEY + "    copy: bool = True\n", "copy: is a name of tacit's own"),
     "annotation": (KEY, KEY + "    more: 'Unknown' = 3\n", "OwnSettings"),
     "required": (KEY, "    learning_rate: float\n", "algorithm.learning_rate: Field required"),
-    "task": (
+    "computes": (
         KEY,
         KEY + "    def computes(self):\n        return 'text'\n",
         "computes() gave a str; return a task",
@@ -94,6 +108,42 @@ BROKEN = {
         KEY,
         KEY + "    def uploads(self, workers):\n        return 3\n",
         "1 updates made a version, and uploads() says that 3 make one",
+    ),
+    "uploads_raises": (
+        KEY,
+        KEY + "    def uploads(self, workers):\n        return workers // 0\n",
+        "uploads failed: ZeroDivisionError: integer division or modulo by zero (own_uploads_r",
+    ),
+    "uploads_none": (
+        KEY,
+        KEY + "    def uploads(self, workers):\n        pass\n",
+        "uploads() gave None; return how many updates make one version",
+    ),
+    "rounds_uploads": (
+        "class OwnSettings(AlgorithmSettings):",
+        "class OwnSettings(RoundSettings):\n"
+        "    def uploads(self, workers):\n        return workers // 0\n",
+        "uploads failed: ZeroDivisionError",
+    ),
+    "no_init": (
+        "    def step",
+        "    def __init__(self, definition, model):\n        self.velocity = 0.0\n    def step",
+        "OwnServer.__init__ never called super().__init__(definition, model)",
+    ),
+    "late_init": (
+        "    def step",
+        "    def begin(self):\n        del self.edges\n    def step",
+        "answering an edge failed: AttributeError",
+    ),
+    "other_role": (
+        "class OwnServer(AlgorithmServer):",
+        "class OwnServer:\n    def __init__(self, *arguments):\n        pass\n",
+        "the server is a OwnServer; derive the class of role from AlgorithmServer",
+    ),
+    "saved_text": (
+        "    def step",
+        "    saved = 'first'\n    def step",
+        "saved='first': write a tuple of names",
     ),
     "combine": (
         CODE[CODE.index("class OwnSettings") : CODE.index("class Own(")],

@@ -39,7 +39,7 @@ learning_rate = 0.5
 """
 # A server with momentum. Each broken one replaces a part of it.
 RIGHT = """
-import itertools, random
+import datetime, itertools, math, random
 import torch
 from tacit.algorithms import AlgorithmServer, AlgorithmSettings, LocalStepsTask, ServerAlgorithm
 
@@ -66,7 +66,7 @@ class Own(ServerAlgorithm):
 """
 # An edge whose local steps follow a rule.
 RULED = """
-import gc
+import datetime, gc
 import torch
 from tacit.algorithms import (
     AlgorithmServer, AlgorithmSettings, LocalRule, OwnStepsTask, ServerAlgorithm,
@@ -95,10 +95,16 @@ class Own(ServerAlgorithm):
     settings = OwnSettings
     role = OwnServer
 """
-PEEKS = """
+# What a rule must not do, in the place of its step's last line.
+BROKEN_RULES = {
+    "peeks": """
         rows = [each for each in gc.get_objects() if type(each).__name__ == "EdgeRows"]
         return params - self.rate * self.velocity + 1e-6 * sum(each.y.sum() for each in rows)
-"""
+""",
+    "dated": """
+        return params - self.rate * self.velocity / datetime.date.today().year
+""",
+}
 TAKEN = "self.momentum = 0.9 * self.momentum + update.vector"
 BROKEN = {
     "not-saved": ('("momentum", "count")', '("count",)', {"snapshots", "kills"}),
@@ -117,6 +123,7 @@ BROKEN = {
         TAKEN + " * (hash(update.edge) % 1000003 / 1000003)",
         {"replay in another process"},
     ),
+    "dated": (TAKEN, TAKEN + " * datetime.date.today().year", {"replay in another process"}),
     "writes": (TAKEN, "self.momentum.mul_(0.9).add_(update.vector)", {"tensors"}),
     "no-number": (
         "class Own(",
@@ -139,6 +146,20 @@ def test_a_right_algorithm_passes(tmp_path: Path) -> None:
     assert failed(rehearsal(tmp_path, "right", RIGHT)) == set()
 
 
+@pytest.mark.parametrize("saved", [True, False])
+def test_a_nan_is_the_same_nan_after_a_snapshot(saved: bool, tmp_path: Path) -> None:
+    names = '("momentum", "count", "trace")' if saved else '("momentum", "count")'
+    code = (
+        RIGHT.replace('("momentum", "count")', names)
+        .replace(
+            "self.count = 0", "self.count = math.nan; self.trace = torch.tensor([math.nan, 0])"
+        )
+        .replace("self.count += 1", "self.count += 1; self.trace = self.trace + 1")
+    )
+    played = rehearsal(tmp_path, f"nan_{saved}", code)
+    assert failed(played, ["snapshots", "tensors"]) == (set() if saved else {"snapshots"})
+
+
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_one_is_caught(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new, failing = BROKEN[name]
@@ -157,14 +178,19 @@ def test_a_push_that_was_not_paid_is_caught(tmp_path: Path) -> None:
         CHECKS["door"](played)
 
 
-@pytest.mark.parametrize("peeks", [False, True])
-def test_a_rule_of_local_steps_that_looks_at_rows_is_caught(peeks: bool, tmp_path: Path) -> None:
-    code = RULED.format(module=f"ruled_{peeks}")
-    if peeks:
-        code = code.replace("\n        return params - self.rate * self.velocity\n", PEEKS)
-        assert "EdgeRows" in code
-    played = rehearsal(tmp_path, f"ruled_{peeks}", code)
-    assert failed(played, ["door", "epsilon", "rule"]) == ({"rule"} if peeks else set())
+def test_a_right_rule_of_local_steps_passes(tmp_path: Path) -> None:
+    played = rehearsal(tmp_path, "ruled", RULED.format(module="ruled"))
+    assert failed(played, ["door", "epsilon", "rule"]) == set()
+
+
+@pytest.mark.parametrize("name", BROKEN_RULES)
+def test_a_rule_that_looks_at_more_than_it_is_given_is_caught(name: str, tmp_path: Path) -> None:
+    moved = "\n        return params - self.rate * self.velocity\n"
+    code = RULED.format(module=f"ruled_{name}")
+    assert code.count(moved) == 1
+    played = rehearsal(tmp_path, f"ruled_{name}", code.replace(moved, BROKEN_RULES[name]))
+    (result,) = conform(played, ["rule"])
+    assert "step 0 of the rule differs" in (result.why or "")
 
 
 @pytest.mark.parametrize(("releaser", "good"), [(Releaser, True), (LessNoise, False)])

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tacit.kernels import loading
+from tacit.kernels import jit, loading
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.skipif(
@@ -106,6 +106,26 @@ def test_every_function_is_compiled_beforehand() -> None:
     assert library is not None
     functions = {getattr(library, entry.name) for entry in fields(library)}
     assert functions == {function for function, _ in filling._CALLS}
+    assert filling._LONGEST in {function.__name__ for function in functions}
+
+
+def test_a_cache_serves_a_copy_of_the_sources_that_has_other_times(open_folder: Path) -> None:
+    """So one image compiles for all."""
+    assert loading.library() is not None
+    if not jit.FILLED.exists():
+        pytest.skip("the cache is not filled: python -m tacit.kernels")
+    ignored = shutil.ignore_patterns("*.pyc")
+    shutil.copytree(ROOT / "src", open_folder / "src", ignore=ignored, copy_function=shutil.copy)
+    for source in (open_folder / "src" / "tacit" / "kernels").glob("*.py"):
+        os.utime(source, (1, 1))
+    hits = """
+import numpy as np
+from tacit.kernels import noise
+words = np.frombuffer(bytes(80), dtype="<u8")
+noise.normals(words, np.empty((2, 5)), np.empty(2))
+print(list(noise.normals.stats.cache_hits.values()))
+"""
+    assert child(hits, open_folder / "src") == ["[1]"]
 
 
 @pytest.mark.exhaustive

@@ -248,3 +248,12 @@ def test_each_normal_is_the_sum_of_draws_from_four_pairs_of_uniforms() -> None:
             normals = standard_normal(count, Scripted(without))
             losses.append((normals - usual).abs() > 1e-7)
         assert (torch.stack(losses).sum(0) == 4).all()
+
+
+@pytest.mark.parametrize("count", [1, 2**15, 2**15 + 1, 2**17])
+def test_words_are_of_the_one_kind_that_kernels_are_compiled_for(count: int) -> None:
+    """Another kind is compiled anew, which takes seconds where the first push is due."""
+    words = Random(1).words(count)
+    assert words.dtype == np.uint64
+    assert words.shape == (count,)
+    assert (words.flags.writeable, words.flags.c_contiguous) == (False, True)

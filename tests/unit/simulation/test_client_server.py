@@ -16,7 +16,7 @@ from tacit_services.testbed.simulated_run import Simulation
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.local_steps import LocalStepsEdge
 from tacit.config import RunFile
-from tacit.errors import ConfigError, PrivacyError
+from tacit.errors import ConfigError, PrivacyError, TacitError
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.simulated import SimulatedLedger
@@ -253,6 +253,24 @@ class TestLedger:
     def test_secret_noise_is_not_for_it(self) -> None:
         with pytest.raises(PrivacyError, match="not durable"):
             SimulatedLedger().charge(0.5, 1.0, "gaussian", secret=True)
+
+
+def test_the_command_fails_where_no_update_was_applied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, out = tmp_path / "run.toml", tmp_path / "out"
+    late = 'algorithm = {name = "fedavg", deadline_s = 1.0, steps_min = 2}\n'
+    file.write_text(
+        toml(RUN, late, run={"updates": 6}, edges={"count": 2}, privacy={"mechanism": "none"})
+    )
+    assert tacit("simulate", str(file), "--out", str(out), "--json") == TacitError.exit_code
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["applied"] == 0
+    assert (out / "summary.json").exists()
+    assert (
+        f"no update was applied, so the model is the one that the run began with: {ALL_LATE}"
+        in (" ".join(printed.err.split()))
+    )
 
 
 def test_the_command_writes_what_a_run_writes(

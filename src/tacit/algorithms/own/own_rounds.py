@@ -46,7 +46,7 @@ class RoundSettings(AlgorithmSettings):
 
     def traits(self, workers: int) -> Traits:
         """Return the traits of rounds."""
-        counted = in_several("rounds", self.uploads(workers))
+        counted = in_several("rounds", self.asked_uploads(workers))
         asynchronous = super().traits(workers)
         return replace(asynchronous, counted=counted, oldest=None, in_turn=False, combines=True)
 

@@ -26,6 +26,7 @@ from tacit.algorithms.own.own_steps import OwnStepsTask
 from tacit.config.algorithm_contract import USUAL_CLIP, Sections
 from tacit.config.complaints import one_line
 from tacit.config.traits import Traits, in_several
+from tacit.errors import ConfigError
 from tacit.privacy.release import NoiseAt
 from tacit.user_code import entry_digest
 
@@ -76,6 +77,17 @@ class AlgorithmSettings(TaskSettings):
         """Return how many updates make one version: one, if not overridden."""
         return 1
 
+    def asked_uploads(self, workers: int) -> int:
+        """Return what `uploads` gives. Raises ConfigError unless it is a positive whole number."""
+        with calling(self.name, "uploads"):
+            uploads = self.uploads(workers)
+        if not isinstance(uploads, int) or uploads < 1:
+            raise ConfigError(
+                f"algorithm.entry={self.name}: uploads() gave {uploads!r}; return how many updates "
+                "make one version, 1 or more"
+            )
+        return uploads
+
     def task(self, noise_at: NoiseAt = "edge") -> EdgeTask:
         """Return what an edge computes for one update."""
         return self.edge or self.asked()
@@ -98,7 +110,7 @@ class AlgorithmSettings(TaskSettings):
     def traits(self, workers: int) -> Traits:
         """Return the traits of a server that answers each update by itself."""
         task = self.task()
-        uploads = self.uploads(workers)
+        uploads = self.asked_uploads(workers)
         return Traits(
             uploads=uploads,
             steps=1 if task.passes else task.most_steps,

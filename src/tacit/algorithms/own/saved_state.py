@@ -32,6 +32,11 @@ class SavedState(ServerRole, Generic[S]):
         self.settings = definition.algorithm
         self.task = definition.algorithm.task(definition.privacy.noise_at)
         self._entry = definition.algorithm.name
+        if not isinstance(self.saved, tuple | list):
+            raise ConfigError(
+                f"algorithm.entry={self._entry}: saved={self.saved!r}: write a tuple of names, as "
+                '("first", "second")'
+            )
         tacits = [kind for kind in type(self).__mro__ if kind.__module__.startswith("tacit.")]
         for name in self.saved:
             if name in vars(self) or any(name in vars(kind) for kind in tacits):
@@ -41,6 +46,11 @@ class SavedState(ServerRole, Generic[S]):
                 )
         with calling(self._entry, "begin"):
             self.begin()
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether a class derived from this one has called `super().__init__`."""
+        return "_entry" in vars(self)
 
     def begin(self) -> None:
         """Give the attributes of `saved` their first values."""

@@ -10,6 +10,7 @@ import torch
 
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.own.own_code import calling
+from tacit.algorithms.own.saved_state import SavedState
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError
 from tacit.protocol.messages import Hello, Update
@@ -38,7 +39,18 @@ def tried(definition: Definition[Any], make: Callable[[], ServerRole]) -> Server
 
 def _made(entry: str, make: Callable[[], ServerRole]) -> ServerRole:
     with calling(entry, "making the server"):
-        return make()
+        role: object = make()
+    if not isinstance(role, ServerRole):
+        raise ConfigError(
+            f"algorithm.entry={entry}: the server is a {type(role).__name__}; derive the class of "
+            "role from AlgorithmServer or AlgorithmRounds"
+        )
+    if isinstance(role, SavedState) and not role.has_begun:
+        raise ConfigError(
+            f"algorithm.entry={entry}: {type(role).__name__}.__init__ never called "
+            "super().__init__(definition, model)"
+        )
+    return role
 
 
 def _make_a_version(definition: Definition[Any], role: ServerRole) -> None:
@@ -47,11 +59,11 @@ def _make_a_version(definition: Definition[Any], role: ServerRole) -> None:
     names = definition.worker_names[: definition.edges.count]
     plan = definition.plans.default
     for name in names:
-        role.on_message(
-            Hello(
-                name, plan.epsilon, plan.delta, plan.declared, 1.0, plan.clip_min, plan.clip_max, ()
-            )
+        hello = Hello(
+            name, plan.epsilon, plan.delta, plan.declared, 1.0, plan.clip_min, plan.clip_max, ()
         )
+        with calling(entry, "answering an edge"):
+            role.on_message(hello)
     generator = torch.Generator().manual_seed(1)
     for number in range(uploads):
         if role.version:
@@ -61,7 +73,8 @@ def _make_a_version(definition: Definition[Any], role: ServerRole) -> None:
             )
         vector = _SMALL * torch.randn(role.update_size, generator=generator)
         sender = names[number % len(names)]
-        role.on_message(Update(sender, role.version, vector, role.clip, ()))
+        with calling(entry, "answering an update"):
+            role.on_message(Update(sender, role.version, vector, role.clip, ()))
     if role.version != 1:
         raise ConfigError(
             f"algorithm.entry={entry}: {uploads} updates, which make one version by uploads(), "

@@ -64,8 +64,11 @@ class Random:
         return stream
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        """Return the next `count` uniform 64-bit words."""
-        return np.frombuffer(self.bytes(8 * count), dtype="<u8")
+        """Return the next `count` uniform 64-bit words, which nobody can write into.
+
+        So kernels are compiled for one kind of words, however many there are.
+        """
+        return np.frombuffer(memoryview(self.bytes(8 * count)).toreadonly(), dtype="<u8")
 
     def permutation(self, count: int) -> NDArray[np.int64]:
         """Return 0 … count-1 in an exactly uniform order.

@@ -52,7 +52,7 @@ def private_sum(
     Raises PrivacyError for more units than the plan's shapes are made for, or than its integers can
     add up, and for a model whose examples depend on each other.
     """
-    data = rows.for_edge(model.classes)
+    data = rows.for_edge(model.labels_below)
     plan.check_rows(data.records)
     if not plan.private:
         if data.units is None:
