@@ -4,7 +4,7 @@
 # TORCH_INDEX  package index that torch comes from; empty: pip's own settings. See docker/Dockerfile.
 # JOBS         pytest workers: one more than two processors, as a fifth of a test's time is waiting for others
 # PROCESSORS   how many processes `schedules` has
-# BROWSER      1: `setup` installs Chromium as well, which the tests of the page need (CI)
+# BROWSER      1: `setup` installs Chromium and squid as well, which tests of the page and of proxies need (CI)
 # TACIT_DATA   folder with the datasets, for `up` and `e2e`; without one they train on the bundled digits
 PYTHON ?= python3
 TORCH_INDEX ?=
@@ -63,6 +63,7 @@ $(PYTHON) -c 'import ensurepip' 2>/dev/null || missing="$$missing python3-venv";
 command -v mosquitto >/dev/null || missing="$$missing mosquitto"; \
 command -v redis-server >/dev/null || missing="$$missing redis-server"; \
 [ -z "$(BROWSER)" ] || command -v chromium >/dev/null || missing="$$missing chromium"; \
+[ -z "$(BROWSER)" ] || command -v squid >/dev/null || [ -x /usr/sbin/squid ] || missing="$$missing squid"; \
 [ -n "$$missing" ] || exit 0; \
 if [ "$$(id -u)" != 0 ]; then echo "not root, so not installed:$$missing (without them: amqtt and SQLite)"; exit 0; fi; \
 echo "installing$$missing"; \

@@ -45,10 +45,10 @@ class Surroundings:
 
     max_message, chunk: bytes of the largest update, and of the largest MQTT payload. ledger: the
     file of the edges' ledgers, for noise_at = "server". clock: seconds, for all that waits or
-    limits. key: what receipts are proven with, by default one of this process alone. saver:
-    what stores snapshots, a thread if None. filled: how the inbox waits, as threads do if None. anchors: under
-    which name the store keeps how far the edges' ledgers have come. Runs that share ledgers have a
-    name each. The default is the data's name.
+    limits. key: what receipts are proven with, by default one of this process alone. saver: what
+    stores snapshots, a thread if None. filled: how the inbox waits, as threads do if None.
+    anchors: under which name the store keeps how far the edges' ledgers have come, by default the
+    data's. Runs that share ledgers have a name each.
     """
 
     run_id: str
