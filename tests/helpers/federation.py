@@ -12,7 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Any
+
+from tacit_services.federation import access
 
 from tests.helpers.processes import environment
 from tests.helpers.servers import HOST, PATIENCE, free_port, wait_for
@@ -147,9 +150,9 @@ class Host(Machine):
         return shlex.split(lines[-1])[1:]
 
     def runs(self) -> dict[str, dict[str, Any]]:
-        """Return how each run stands, by name."""
-        listed = json.loads(self.tacit("runs", "--federation", self.place, "--json"))
-        return {run["name"]: run for run in listed}
+        """Return how each run stands, by name; as `tacit runs --json`, without its process."""
+        with access.of_folder(self.place).client() as client:
+            return {run.name: run.to_json() for run in client.runs()}
 
     def wait_run(self, name: str, met: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait until a run is so; returns how it stands."""
@@ -162,9 +165,12 @@ class Host(Machine):
         def is_met() -> bool:
             assert self.serving is not None
             assert self.serving.poll() is None, self.text("serve.log")
+            pause.wait(0.2)
             return condition()
 
-        wait_for(is_met)
+        pause = Event()
+
+        wait_for(is_met, 3 * PATIENCE)
 
 
 class Member(Machine):
@@ -186,6 +192,12 @@ class Member(Machine):
             (self.folder / "policy.toml").write_text(policy)
             words += ["--policy", str(self.folder / "policy.toml"), "--yes"]
         self.joined = self.start("join.log", *words)
+
+    @property
+    def identity(self) -> str:
+        """Its id in the federation, by the order in which members came."""
+        content = json.loads((self.state / "member.json").read_text())
+        return str(content["member"])
 
     def kill(self) -> None:
         """Kill it with -9."""

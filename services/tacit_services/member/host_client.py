@@ -78,7 +78,10 @@ class HostClient:
         return answer.content
 
     def fetch(self, run: str, digest: str, path: Path, most: int) -> None:
-        """Fetch a file of an offer to `path`, whole and with this SHA-256. Raises as `offers`."""
+        """Fetch a file of an offer to `path`, whole and with this SHA-256. Raises as `offers`.
+
+        Raises ConfigError for other content: to ask again would not help.
+        """
         if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest:
             return
         with (
@@ -94,7 +97,7 @@ class HostClient:
                 if len(content) > most:
                     raise ServiceError(f"{self._url}: {path.name} has more than {most} bytes")
         if hashlib.sha256(content).hexdigest() != digest:
-            raise ServiceError(f"{self._url}: {path.name} is not the file of the offer")
+            raise ConfigError(f"{path.name}: is not the file of the offer")
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         files.write(path, bytes(content), files.SECRET)
 

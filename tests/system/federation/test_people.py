@@ -48,7 +48,8 @@ def test_a_researcher_sees_and_stops_own_runs_only(host: Host, tmp_path: Path) -
     assert (run["state"], run["researcher"], run["applied"]) == ("offered", "ada", 0)
     (stopped,) = json.loads(ada.tacit("stop", "adas", *elsewhere(host), "--json"))
     assert stopped["state"] == "stopped"
-    assert host.runs()["adas"]["state"] == "stopped"  # the operator sees all
+    listed = json.loads(host.tacit("runs", "--federation", host.place, "--json"))
+    assert {run["name"]: run["state"] for run in listed}["adas"] == "stopped"  # operators see all
 
 
 def test_a_reader_sees_all_and_changes_nothing(host: Host, tmp_path: Path) -> None:
