@@ -79,10 +79,6 @@ def serve(
         int | None,
         typer.Option(min=1, envvar="TACIT_PARALLEL", help="runs that train at a time [4]"),
     ] = None,
-    members: Annotated[
-        int | None,
-        typer.Option(min=1, envvar="TACIT_MEMBERS", help="the most that may ever join [256]"),
-    ] = None,
     token_uses: Annotated[
         int | None,
         typer.Option(min=1, envvar="TACIT_TOKEN_USES", help="how many may join by the token [any]"),
@@ -109,7 +105,6 @@ def serve(
         "key": key,
         "data": data,
         "parallel": parallel,
-        "members": members,
         "token_uses": token_uses,
         "token_hours": token_hours,
         "log": log,

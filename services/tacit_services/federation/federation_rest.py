@@ -14,6 +14,7 @@ from fastapi.responses import FileResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
+from tacit.errors import ServiceError
 from tacit_services.federation.file_pool import BadUpload, FilePool
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.members import Member
@@ -234,6 +235,10 @@ def create_app(routers: Iterable[APIRouter], hosts: Iterable[str]) -> FastAPI:
     app.add_middleware(KnownHosts, names=tuple(hosts))
     install(app, large=_large)
     app.add_middleware(Pace, free=lambda scope: scope["path"] == "/healthz")
+
+    @app.exception_handler(ServiceError)
+    def later(_: Request, error: ServiceError) -> Response:
+        return problem(503, str(error), {"Retry-After": "1"})
 
     @app.exception_handler(Refused)
     def refused(_: Request, error: Refused) -> Response:

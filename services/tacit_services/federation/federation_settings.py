@@ -45,7 +45,6 @@ class FederationSettings(BaseModel):
     key: Path | None = Field(None, description="its key")
     data: Path | None = Field(None, description="folder with published test sets")
     parallel: int = Field(4, gt=0, le=64, description="runs that train at a time; others wait")
-    members: int = Field(256, gt=0, le=1000, description="the most members that may ever join")
     token_uses: int | None = Field(
         None, gt=0, description="how many may join by the token that is printed; left out: any"
     )

@@ -56,9 +56,10 @@ from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
 from tacit_services.federation.run_records import RunRecord, RunRecords
 from tacit_services.federation.run_sockets import RunSockets
+from tacit_services.federation.stated_rules import StatedRules
 from tacit_services.federation.store import FederationStore
 from tacit_services.federation.submissions import Submissions
-from tacit_services.federation.supervisor import Supervisor
+from tacit_services.federation.supervisor import Rules, Supervisor
 from tacit_services.offers.offer import OFFER
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
@@ -150,10 +151,9 @@ class FederationHost:
         members = Members(path / "members")
         people = People(path / "people")
         people.operator_token()
-        broker = FederationBroker(path / "broker", folder.authority, settings.names)
-        self._broker = broker.start(children)
+        self._broker, self._rules = _broker(folder, children)
+        rules = self._rules
         self._store = settings.store or store.start(children).address
-        self._rules = rules = broker.rules()
         parts.callback(rules.stop)
         records = RunRecords(path / "runs")
         self._sockets = sockets = parts.enter_context(closing(RunSockets(path / "runs")))
@@ -187,7 +187,7 @@ class FederationHost:
         inner = parts.enter_context(_https(app, folder, web, lambda port: door.origin(port)))
         supervisor.start()
         parts.callback(supervisor.close)
-        door = FrontDoor(listener, self._broker.address, inner)
+        door = FrontDoor(listener, self._broker, inner)
         door.start()
         parts.callback(door.close)
 
@@ -213,7 +213,7 @@ class FederationHost:
             "TACIT_RUN_FILE": str(place / OFFER),
             "TACIT_OFFER": str(place),
             "TACIT_RUN_ID": run,
-            "TACIT_BROKER": self._broker.address,
+            "TACIT_BROKER": self._broker,
             "TACIT_TLS_CA": str(bundle / CA),
             "TACIT_TLS_CERT": str(bundle / CERTIFICATE),
             "TACIT_TLS_KEY": str(bundle / KEY),
@@ -243,6 +243,16 @@ class _Names:
         """Return the name of a member's id; the id where nobody has it."""
         entry = self._members.get(member)
         return member if entry is None else entry.name
+
+
+def _broker(folder: HostFolder, children: list[Child]) -> tuple[str, Rules]:
+    """Return the address and the rules of the broker: an organisation's own, or one that starts."""
+    place = folder.path / "broker"
+    if folder.settings.broker is not None:
+        return folder.settings.broker, StatedRules(place)
+    broker = FederationBroker(place, folder.authority, folder.settings.names)
+    address = broker.start(children).address
+    return address, broker.rules()
 
 
 def _person_of(people: People) -> Callable[..., Person]:

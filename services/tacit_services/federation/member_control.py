@@ -11,11 +11,10 @@ from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.join_tokens import JoinTokens
 from tacit_services.federation.access import token_to_give
 from tacit_services.federation.audit_log import AuditLog
-from tacit_services.federation.broker_rules import BrokerRules
-from tacit_services.federation.file_rules import FileRules
 from tacit_services.federation.members import Members
 from tacit_services.federation.people import People, Person, Right
 from tacit_services.federation.submissions import Refused
+from tacit_services.federation.supervisor import Rules
 from tacit_services.transport.pinned_authority import FederationAuthority
 
 
@@ -28,7 +27,7 @@ class MemberControl:
         people: People,
         tokens: JoinTokens,
         certificates: CertificateAuthority,
-        rules: BrokerRules | FileRules,
+        rules: Rules,
         authority: FederationAuthority,
         url: str,
         audit: AuditLog,

@@ -57,7 +57,10 @@ class RunSockets:
         answer = self._asked(run, "GET", "/v1/status")
         if answer is None or not answer.is_success:
             return None
-        content = json.loads(answer.content)
+        try:
+            content = json.loads(answer.content)
+        except ValueError:  # it died in the middle of its answer
+            return None
         return content if isinstance(content, dict) else None
 
     def begin(self, run: str) -> None:

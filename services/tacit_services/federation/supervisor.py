@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from tacit.errors import ConfigError, ServiceError
+from tacit.errors import ServiceError, TacitError
 from tacit_services.federation.run_records import RunRecord, RunRecords
 
 log = logging.getLogger("tacit.federation")
@@ -39,6 +39,12 @@ class Rules(Protocol):
 
     def close_run(self, run: str) -> None:
         """Let nobody say or hear anything of `run`."""
+
+    def disconnect(self, member: str) -> None:
+        """Let `member`, which was revoked, say and hear nothing more."""
+
+    def stop(self) -> None:
+        """End what changes the rules."""
 
 
 class Aggregator(Protocol):
@@ -158,7 +164,7 @@ class Supervisor:
         while not self._end.wait(TICK):
             try:
                 self.look()
-            except (ServiceError, ConfigError, OSError) as error:
+            except (TacitError, OSError) as error:
                 log.warning("%s; trying again", error)
 
     def _look_at_waiting(self, record: RunRecord) -> None:

@@ -51,6 +51,12 @@ class Rules:
     def close_run(self, run: str) -> None:
         self.opened = {pair for pair in self.opened if pair[0] != run}
 
+    def disconnect(self, member: str) -> None:
+        self.opened = {pair for pair in self.opened if pair[1] != member}
+
+    def stop(self) -> None:
+        pass
+
 
 @dataclass
 class Asked:
