@@ -1,4 +1,4 @@
-"""The rules of an organisation's own broker: stated in a file that its administrator brings there."""
+"""The rules of an organisation's own broker, in a file that its administrator brings there."""
 
 from __future__ import annotations
 

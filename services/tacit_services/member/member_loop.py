@@ -67,6 +67,7 @@ class MemberLoop:
         self._idle = idle
         self._workers: dict[str, RunProcess] = {}
         self._done: set[tuple[str, str]] = set()  # consents whose process has ended for good
+        self._unable: set[tuple[str, str]] = set()  # consents that rows or ledger stand against
         self._told: dict[str, tuple[str, str, str]] = {}  # what the host was told of a run
         # Offers that this process has looked at: the next one asks a policy that was changed.
         self._looked: set[str] = set()
@@ -119,7 +120,7 @@ class MemberLoop:
             self._tell(offer, "withdrawn", "declined")
         elif consent.answer == "declined":
             self._tell(offer, "declined", "declined")
-        else:
+        elif (offer.run, offer.fingerprint) not in self._unable:
             self._tell(offer, "accepted", "")
             if offer.state == "training":
                 self._work_on(offer)
@@ -195,7 +196,7 @@ class MemberLoop:
             worker = self._make(offer.run)
         except TacitError as error:
             log.warning("run %s: %s", offer.run, error)
-            self._done.add((offer.run, offer.fingerprint))
+            self._unable.add((offer.run, offer.fingerprint))
             self._tell(offer, "refused", "unavailable")
             return
         worker.start()

@@ -1,0 +1,238 @@
+"""What a member does at each look at its host's list, with its owner's answers on disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tacit_services.member.host_client import HostClient, Offered
+from tacit_services.member.look_record import LookRecord
+from tacit_services.member.member_loop import MemberLoop
+from tacit_services.member.member_state import MemberState
+from tacit_services.offers.offer import Offer, Researcher, key_text
+
+from tacit.errors import ConfigError, PrivacyError, ServiceError
+
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
+Told = tuple[str, str, str]
+
+
+def offer(run: str, updates: int = 10) -> Offer:
+    researcher = Researcher(name="ada", key=key_text(KEY))
+    unsigned = Offer(run=run, file={"run": {"updates": updates}}, researcher=researcher)
+    return unsigned.signed(KEY)
+
+
+@dataclass
+class Host:
+    """A host's list, and what it was told."""
+
+    listed: list[Offered] = field(default_factory=list)
+    told: list[Told] = field(default_factory=list)
+    away: bool = False
+
+    def offers(self) -> list[Offered]:
+        if self.away:
+            raise ServiceError("no answer")
+        return list(self.listed)
+
+    def answer(self, run: str, fingerprint: str, answer: str, reason: str = "") -> None:
+        self.told.append((run, answer, reason))
+
+
+@dataclass
+class Process:
+    """A process that ends when the test says so."""
+
+    run: str
+    starts: int = 0
+    ended: int | None = None
+    stopped: bool = False
+
+    def start(self) -> None:
+        self.starts += 1
+        self.ended = None
+
+    def code(self) -> int | None:
+        return self.ended
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def complaint(self) -> str:
+        return "its disk is full"
+
+
+class Site:
+    """A member with a host, and an owner."""
+
+    def __init__(self, folder: Path) -> None:
+        self.state = MemberState(folder)
+        self.host = Host()
+        self.offers: dict[str, Offer] = {}
+        self.policy = "ask"
+        self.processes: list[Process] = []
+        self.fault: Exception | None = None
+        self.night = False
+        self.idles = 0
+        self.loop = MemberLoop(
+            cast(HostClient, self.host), self.state, self._looked, self._made,
+            may_work=lambda: not self.night, idle=self._idle,
+        )  # fmt: skip
+
+    def _idle(self) -> None:
+        self.idles += 1
+
+    def _looked(self, offered: Offered) -> LookRecord:
+        if self.fault is not None:
+            raise self.fault
+        record = LookRecord(offered.fingerprint, self.policy, "policy", "too large an ε", "screen")
+        record.keep(self.state.run(offered.run))
+        if self.policy == "accept":
+            self.accept(offered.run)
+        return record
+
+    def _made(self, run: str) -> Process:
+        if isinstance(self.fault, PrivacyError):
+            raise self.fault
+        self.processes.append(Process(run))
+        return self.processes[-1]
+
+    def show(self, run: str, state: str = "training", updates: int = 10) -> None:
+        self.offers[run] = offer(run, updates)
+        others = [other for other in self.host.listed if other.run != run]
+        self.host.listed = [*others, Offered(run, self.offers[run].fingerprint, state)]
+
+    def accept(self, run: str) -> None:
+        with self.state.answering() as consents:
+            consents.record(self.offers[run], "accepted")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site(tmp_path / "state")
+
+
+def test_nothing_works_before_its_owner_has_answered(site: Site) -> None:
+    site.show("retina")
+    site.loop.turn()
+    assert (site.host.told, site.processes) == ([], [])
+    site.accept("retina")
+    site.loop.turn()
+    assert site.host.told == [("retina", "accepted", "")]
+    assert [process.starts for process in site.processes] == [1]
+    site.loop.turn()
+    assert len(site.host.told) == len(site.processes) == 1
+
+
+def test_a_consent_waits_until_the_run_trains(site: Site) -> None:
+    site.policy = "accept"
+    site.show("retina", "waiting")
+    site.loop.turn()
+    assert (site.host.told, site.processes) == ([("retina", "accepted", "")], [])
+    site.show("retina", "training")
+    site.loop.turn()
+    assert len(site.processes) == 1
+
+
+def test_of_a_refusal_the_host_is_told_its_kind_alone(site: Site) -> None:
+    site.policy = "refuse"
+    site.show("retina")
+    site.loop.turn()
+    assert site.host.told == [("retina", "refused", "policy")]
+
+
+def test_another_offer_of_the_same_run_is_asked_about_anew(site: Site) -> None:
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    site.policy = "ask"
+    site.show("retina", updates=11)
+    site.loop.turn()
+    assert site.processes[0].stopped
+    site.loop.turn()
+    assert len(site.processes) == 1
+
+
+def test_withdrawal_ends_the_process_although_the_host_is_away(site: Site) -> None:
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    with site.state.answering() as consents:
+        consents.withdraw("retina")
+    site.host.away = True
+    with pytest.raises(ServiceError):
+        site.loop.turn()
+    assert site.processes[0].stopped
+    site.host.away = False
+    site.loop.turn()
+    assert site.host.told[-1] == ("retina", "withdrawn", "declined")
+    assert len(site.processes) == 1
+
+
+def test_a_process_that_dies_is_started_again_and_one_that_gives_a_reason_is_not(
+    site: Site,
+) -> None:
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    (process,) = site.processes
+    process.ended = -9
+    site.loop.turn()
+    assert process.starts == 2
+    process.ended = 5
+    site.loop.turn()
+    site.loop.turn()
+    assert (process.starts, len(site.processes)) == (2, 1)
+
+
+def test_what_is_wrong_with_the_ledger_is_told_as_unavailable(site: Site) -> None:
+    site.show("retina")
+    site.accept("retina")
+    site.fault = PrivacyError("data: its ledger has 1,234 releases")
+    for _ in range(3):
+        site.loop.turn()
+    assert site.host.told == [("retina", "accepted", ""), ("retina", "refused", "unavailable")]
+
+
+def test_what_is_no_offer_stops_no_other(site: Site) -> None:
+    site.fault = ConfigError("is not canonical JSON")
+    site.show("bad")
+    site.loop.turn()
+    site.fault = None
+    site.policy = "accept"
+    site.show("good")
+    site.loop.turn()
+    assert [process.run for process in site.processes] == ["good"]
+
+
+def test_outside_of_its_hours_nothing_works(site: Site) -> None:
+    site.policy = "accept"
+    site.night = True
+    site.show("retina")
+    site.loop.turn()
+    assert site.processes == []
+    site.night = False
+    site.loop.turn()
+    assert len(site.processes) == 1
+    site.night = True
+    site.loop.turn()
+    assert site.processes[0].stopped
+
+
+def test_two_runs_have_a_process_each_and_the_ledger_is_given_back_at_the_end(site: Site) -> None:
+    site.policy = "accept"
+    site.show("first")
+    site.show("second")
+    site.loop.turn()
+    assert [process.run for process in site.processes] == ["first", "second"]
+    assert site.idles == 0
+    for process in site.processes:
+        process.ended = 0
+    site.show("first", "ended")
+    site.show("second", "ended")
+    site.loop.turn()
+    assert site.idles == 1
