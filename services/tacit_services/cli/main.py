@@ -5,10 +5,11 @@ Heavy libraries are imported inside the command that needs them, so that `tacit 
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -72,9 +73,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _exit_code(arguments: list[str] | None) -> int:
     _take_any_letter()
-    arguments = _showing_all(sys.argv[1:] if arguments is None else arguments)
     try:
-        result = app(arguments, prog_name="tacit", standalone_mode=False)
+        with _all_shown(sys.argv[1:] if arguments is None else arguments) as shown:
+            result = app(shown, prog_name="tacit", standalone_mode=False)
     except TacitError as error:
         return complain(str(error), error.exit_code)
     except typer.TyperException as error:
@@ -95,15 +96,24 @@ def _exit_code(arguments: list[str] | None) -> int:
     return 0
 
 
-def _showing_all(arguments: list[str]) -> list[str]:
-    """Return the arguments; `--help --all` shows the further commands, too."""
+@contextlib.contextmanager
+def _all_shown(arguments: list[str]) -> Iterator[list[str]]:
+    """Yield the arguments. Where they are `--help --all`, no command is hidden in the block."""
     if set(arguments) not in ({"--help", "--all"}, {"-h", "--all"}):
-        return arguments
-    for command in app.registered_commands:
-        command.hidden = False
-    for group in app.registered_groups:
-        group.hidden = False
-    return ["--help"]
+        yield arguments
+        return
+    hidden = [
+        entry
+        for entry in (*app.registered_commands, *app.registered_groups)
+        if entry.hidden is True
+    ]
+    for entry in hidden:
+        entry.hidden = False
+    try:
+        yield ["--help"]
+    finally:
+        for entry in hidden:
+            entry.hidden = True
 
 
 def _take_any_letter() -> None:

@@ -255,6 +255,11 @@ class TestProcess:
     def test_help_names_commands_and_codes(self, capsys: Captured) -> None:
         assert tacit("--help") == 0
         text = capsys.readouterr().out
+        for word in ("run", "serve", "join", "submit", "ledger", "--all", "Exit codes"):
+            assert word in text
+        assert "watch" not in text  # what nobody needs every day
+        assert tacit("--help", "--all") == 0
+        text = capsys.readouterr().out
         for word in (
             "run",
             "aggregator",
@@ -268,6 +273,8 @@ class TestProcess:
             "Exit codes",
         ):
             assert word in text
+        assert tacit("--help") == 0
+        assert "watch" not in capsys.readouterr().out
 
     def test_version(self, capsys: Captured) -> None:
         assert tacit("version") == 0

@@ -58,7 +58,7 @@ def test_there_are_all_of_them() -> None:
 
 def test_the_shell_completes_names() -> None:
     process = child(_TACIT_COMPLETE="complete_bash", COMP_WORDS="tacit st", COMP_CWORD="1")
-    assert process.stdout.split() == ["status"]
+    assert process.stdout.split() == ["stop"]
 
 
 @pytest.mark.parametrize("command", [["--help"], ["run", "--help"], ["keys", "privacy"]])

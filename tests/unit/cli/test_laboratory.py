@@ -44,7 +44,7 @@ def test_without_it_its_commands_say_in_one_line_what_to_install(words: str) -> 
 
 
 def test_without_it_everything_else_is_there() -> None:
-    output = without("--help").stdout
+    output = without("--help", "--all").stdout
     assert "figures" in output
     assert "pip install tacit-lab" in output
     assert without("plan", "privacy", "--help").returncode == 0

@@ -324,7 +324,11 @@ def test_a_runs_edges_compute_rows_alone_unless_somebody_asks_for_slots(name: st
     plan = Plan("gaussian", 0.3, 18, 1.0, 1.0, 1.0, 50.0, 1e-5, rows_max=60)
     releaser = Releaser(plan, Ledger(":memory:", "mine"), Random())
     definition = SimpleNamespace(
-        algorithm=SETTINGS[name], run=SimpleNamespace(updates=1), folder=Path(), privacy=plan
+        algorithm=SETTINGS[name],
+        run=SimpleNamespace(updates=1),
+        folder=Path(),
+        privacy=plan,
+        plans=SimpleNamespace(own_rows=None),
     )
     arguments = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
     assert registry.edge(*arguments).private_sum.way == "drawn rows alone"  # type: ignore[arg-type]
