@@ -8,6 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ class Submissions:
         source = self._pool.path(digest)
         if source is None:
             raise Refused(422, f"{name}: its file {digest[:16]}… was not uploaded")
-        if name in submission.at_host and not submission.tests(name):
+        if name in submission.at_host and not _is_test(name, submission):
             # Nothing that came over the network is executed: the operator has put this very file.
             own = self._code / digest
             if not own.is_file():
@@ -131,3 +132,12 @@ class Submissions:
             edges.wait,
             definition.run.updates,
         )
+
+
+def _is_test(name: str, submission: Submission) -> bool:
+    """Return whether a file is test data: Python never imports it, whatever a researcher calls it.
+
+    What is named the test set may lie where an entry of the run file looks for a module.
+    """
+    importable = name.lower().endswith(tuple(all_suffixes()))
+    return submission.tests(name) and not importable
