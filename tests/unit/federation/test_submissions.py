@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,12 @@ class Desk:
         return digest
 
     def submit(
-        self, run: str, at_host: dict[str, str] | None = None, test: str | None = None, **file: Any
+        self,
+        run: str,
+        /,
+        at_host: dict[str, str] | None = None,
+        test: str | None = None,
+        **file: Any,
     ) -> RunRecord:
         """Submit an offer whose run file has other sections."""
         researcher = Researcher(name="ada", key=key_text(KEY))
@@ -97,3 +103,48 @@ def test_a_test_set_stays_one(desk: Desk) -> None:
     rows = desk.upload(b"a,y\n" + b"".join(b"0.5,yes\n-0.5,no\n" for _ in range(20)))
     record = desk.submit("tested", {"rows.csv": rows}, "rows.csv")
     assert (record.name, record.state) == ("tested", "offered")
+
+
+def test_a_name_that_no_certificate_has_room_for_is_refused(desk: Desk) -> None:
+    assert desk.submit("x" * 53).state == "offered"
+    with pytest.raises(Refused, match="too long"):
+        desk.submit("x" * 54)
+
+
+@pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a")])
+def test_a_file_that_is_a_folder_too_is_refused(desk: Desk, names: tuple[str, str]) -> None:
+    digest = desk.upload(b"a,y\n1,yes\n")
+    with pytest.raises(Refused, match="both a file and a folder"):
+        desk.submit("both", dict.fromkeys(names, digest), "a")
+
+
+def test_a_name_is_taken_while_its_run_is_checked(desk: Desk) -> None:
+    # Given: a second submission under the name comes while the first one's files are placed
+    refusals: list[str] = []
+
+    class Slow(FilePool):
+        def path(self, digest: str) -> Path | None:
+            thread = threading.Thread(target=self._second)
+            thread.start()
+            thread.join()
+            return super().path(digest)
+
+        def _second(self) -> None:
+            try:
+                desk.submit("same", run={"updates": 6})
+            except Refused as refused:
+                refusals.append(str(refused))
+
+    rows = desk.upload(b"a,y\n" + b"".join(b"0.5,yes\n-0.5,no\n" for _ in range(20)))
+    desk.submissions = Submissions(desk.records, Slow(desk.folder / "files"), desk.folder / "code")
+    # When
+    record = desk.submit("same", {"rows.csv": rows}, "rows.csv")
+    # Then: the first one's offer is the one that members are shown
+    assert len(refusals) == 1
+    shown = Offer.parse(desk.submissions.public("same"))
+    assert (shown.fingerprint, record.updates) == (record.fingerprint, 5)
+
+
+def test_a_run_without_members_rows_is_refused(desk: Desk) -> None:
+    with pytest.raises(Refused, match="its members' own"):
+        desk.submit("digits", data={"dataset": "digits"})
