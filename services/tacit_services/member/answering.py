@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.errors import ConfigError, WireError
 from tacit_services.member.consent import Consent, KeyStanding
-from tacit_services.member.look_record import LookRecord, record_in
+from tacit_services.member.look_record import LookRecord, note_shown, record_in, shown_in
 from tacit_services.member.member_state import MemberState
 from tacit_services.offers.offer import OFFER, Offer
 
@@ -49,13 +49,20 @@ def as_lines(rows: list[dict[str, Any]]) -> str:
 
 
 def _shown(state: MemberState, run: str, new_key: bool) -> str:
-    return _record(state, run).screen
+    record = _record(state, run)
+    note_shown(state.run(run), record)
+    return record.screen
 
 
 def _accepted(state: MemberState, run: str, new_key: bool) -> str:
     record = _record(state, run)
     if record.answer == "refuse":
         raise ConfigError(f"run {run}: {record.reason}; it cannot be accepted")
+    if shown_in(state.run(run)) not in (None, record.fingerprint):
+        raise ConfigError(
+            f"run {run}: another offer has come since you were shown one; look at it: "
+            f"`tacit offers show {run}`"
+        )
     offer = _offer(state, run, record)
     with state.answering() as consents:
         if new_key and consents.standing(offer) is KeyStanding.OTHER_KEY:
