@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from tacit.errors import ServiceError
-from tacit_services.federation.file_pool import BadUpload, FilePool
+from tacit_services.federation.file_pool import BadUpload, FilePool, NoRoom
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.members import Member
 from tacit_services.federation.people import Person, Right
@@ -218,12 +218,14 @@ def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
         return Response(status_code=404 if pool.path(digest) is None else 200)
 
     @router.put("/{digest}", status_code=204, summary="Upload a file, named by its SHA-256",
-                responses=documented(413, 422))  # fmt: skip
+                responses=documented(413, 422, 507))  # fmt: skip
     async def upload(request: Request, digest: str, by: Person = known) -> Response:
         if not by.may(Right.RESEARCHER):
             return problem(403, "a reader's token uploads nothing")
         try:
             await pool.take(digest, request.stream())
+        except NoRoom as error:
+            return problem(507, str(error))
         except BadUpload as error:
             return problem(422, str(error))
         return Response(status_code=204)
