@@ -160,7 +160,7 @@ class Submissions:
 
 
 def _is_test(name: str, submission: Submission) -> bool:
-    """Return whether a file is test data: Python never imports it, whatever a researcher calls it.
+    """Return whether a file is test data: no name with which Python imports it.
 
     What is named the test set may lie where an entry of the run file looks for a module.
     """

@@ -1,7 +1,7 @@
 """A worker's watch on the consent that it works by: when that ends, so does the process.
 
-The member that has started the worker ends it, too, but may be busy: it asks its owner about
-another offer, reads rows, or waits for a host that answers slowly.
+The member that has started the worker ends it, too. But that may be busy: with a question to its
+owner, with rows, or with a host that answers slowly.
 """
 
 from __future__ import annotations

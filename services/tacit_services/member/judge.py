@@ -56,8 +56,8 @@ class Judge:
         """Fetch an offer and its files, judge it, and keep what comes of it.
 
         What the policy accepts is entered; where somebody is at the terminal, they are asked.
-        Raises ServiceError where the host does not answer, ConfigError and WireError for what is no
-        offer, or another than the host's list names, or has no room on this disk.
+        Raises ServiceError where the host does not answer. Raises ConfigError and WireError for
+        what is no offer, or another than the host's list names, or has no room on this disk.
         """
         try:
             return self._looked_at(offered)

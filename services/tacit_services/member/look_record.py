@@ -63,3 +63,8 @@ def shown_in(folder: Path) -> str | None:
         return (folder / _SHOWN).read_text(encoding="ascii", errors="replace")
     except FileNotFoundError:
         return None
+
+
+def forget_look(folder: Path) -> None:
+    """Let the offer in a run's folder be looked at anew. Raises OSError."""
+    (folder / _FILE).unlink(missing_ok=True)

@@ -140,7 +140,7 @@ class MemberLoop:
         """Look at an offer, once; returns whether it is one."""
         if offer.fingerprint in self._bad:
             return False
-        if offer.fingerprint in self._looked:
+        if offer.fingerprint in self._looked and record_in(self._state.run(offer.run)) is not None:
             return True
         try:
             record = self._look(offer)

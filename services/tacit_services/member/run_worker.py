@@ -3,8 +3,8 @@
     python -m tacit_services.member.run_worker STATE RUN LOAN
 
 It reads the offer that was consented to from the member's folder, checks again that it is that one
-and that the consent holds, and trains as `tacit edge` does. It ends when the consent does, whatever
-its member is busy with. The ledger it is lent by the member, by
+and that the consent holds, and trains as `tacit edge` does. It ends when the consent does, also
+where its member is busy. The ledger it is lent by the member, by
 a third argument and the locks that it inherits. Its settings are TACIT_* variables, as of an edge.
 """
 

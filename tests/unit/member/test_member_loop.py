@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit_services.member.host_client import HostClient, Offered
-from tacit_services.member.look_record import LookRecord
+from tacit_services.member.look_record import LookRecord, forget_look
 from tacit_services.member.member_loop import MemberLoop
 from tacit_services.member.member_state import MemberState
 from tacit_services.offers.offer import Offer, Researcher, key_text
@@ -269,3 +269,15 @@ def test_nobody_works_while_another_offers_files_are_fetched(site: Site) -> None
     site.show("retina", updates=11)
     site.loop.turn()
     assert site.working == []
+
+
+def test_an_offer_whose_key_was_confirmed_is_looked_at_anew(site: Site) -> None:
+    site.policy = "refuse"
+    site.show("retina")
+    site.loop.turn()
+    site.policy = "accept"
+    site.loop.turn()
+    assert site.host.told == [("retina", "refused", "policy")]
+    forget_look(site.state.run("retina"))
+    site.loop.turn()
+    assert site.host.told[-1] == ("retina", "accepted", "")
