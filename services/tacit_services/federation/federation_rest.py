@@ -13,9 +13,10 @@ from fastapi import APIRouter, Body, Depends, FastAPI, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 
 from tacit.errors import ServiceError
-from tacit_services.federation.file_pool import BadUpload, FilePool
+from tacit_services.federation.file_pool import BadUpload, FilePool, NoRoom
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.members import Member
 from tacit_services.federation.people import Person, Right
@@ -23,6 +24,7 @@ from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
 from tacit_services.federation.run_records import RunRecords
 from tacit_services.federation.submissions import Refused
+from tacit_services.transport.bearer import guarded
 from tacit_services.transport.http_pace import Pace
 from tacit_services.transport.known_hosts import KnownHosts
 from tacit_services.transport.pinned_authority import PATH as AUTHORITY
@@ -114,7 +116,16 @@ def result_routes(desk: RunDesk, records: RunRecords, person: Callable[..., Pers
 
 def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) -> APIRouter:
     """Return what people may ask for. person: who asks, by their token; raises HTTPException."""
-    router = APIRouter(prefix="/v1/runs", tags=["people"], responses=documented(401, 403))
+
+    def check(credentials: HTTPAuthorizationCredentials | None) -> None:
+        person(credentials)  # before anything of a body is read, which may be large
+
+    router = APIRouter(
+        prefix="/v1/runs",
+        tags=["people"],
+        responses=documented(401, 403),
+        route_class=guarded(PEOPLE, check),
+    )
     known = Depends(person)
 
     @router.get("", summary="All runs that the token may see, and how each stands")
@@ -143,9 +154,7 @@ def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) ->
 
     @router.post("/{run}/{path:path}", include_in_schema=False)
     async def write(request: Request, run: str, path: str, by: Person = known) -> Response:
-        desk.run(run, by)
-        if not by.may(Right.RESEARCHER):
-            return problem(403, "a reader's token changes nothing")
+        await run_in_threadpool(desk.passed_on, run, by, path)
         return await proxy.passed_on(request, run, path)
 
     return router
@@ -209,12 +218,14 @@ def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
         return Response(status_code=404 if pool.path(digest) is None else 200)
 
     @router.put("/{digest}", status_code=204, summary="Upload a file, named by its SHA-256",
-                responses=documented(413, 422))  # fmt: skip
+                responses=documented(413, 422, 507))  # fmt: skip
     async def upload(request: Request, digest: str, by: Person = known) -> Response:
         if not by.may(Right.RESEARCHER):
             return problem(403, "a reader's token uploads nothing")
         try:
             await pool.take(digest, request.stream())
+        except NoRoom as error:
+            return problem(507, str(error))
         except BadUpload as error:
             return problem(422, str(error))
         return Response(status_code=204)

@@ -11,7 +11,7 @@ from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.join_tokens import JoinTokens
 from tacit_services.federation.access import token_to_give
 from tacit_services.federation.audit_log import AuditLog
-from tacit_services.federation.members import Members
+from tacit_services.federation.members import Member, Members
 from tacit_services.federation.people import People, Person, Right
 from tacit_services.federation.submissions import Refused
 from tacit_services.federation.supervisor import Rules
@@ -46,7 +46,7 @@ class MemberControl:
 
     def listed(self, by: Person) -> dict[str, Any]:
         """Return members, people and open tokens; an operator's alone are the last two."""
-        content: dict[str, Any] = {"members": [self._shown(m.id) for m in self._members.all()]}
+        content: dict[str, Any] = {"members": [self._shown(m) for m in self._members.all()]}
         if by.may(Right.OPERATOR):
             content["people"] = [
                 {"name": person.name, "right": person.right.name.lower(), "until": person.until}
@@ -95,12 +95,10 @@ class MemberControl:
             self._certificates.revoke(member.id)
         self._rules.disconnect(member.id)
         self._audit.add(by.name, "revoked", name=member.name, member=member.id)
-        return self._shown(member.id)
+        return self._shown(member)
 
-    def _shown(self, identity: str) -> dict[str, Any]:
-        member = self._members.get(identity)
-        assert member is not None
-        heard = self._members.last_heard(identity)
+    def _shown(self, member: Member) -> dict[str, Any]:
+        heard = self._members.last_heard(member.id)
         return {
             "id": member.id,
             "name": member.name,

@@ -9,6 +9,7 @@ last; it may be a minute old after a crash.
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from tacit_services.enrollment.human_names import alike, checked_human_name
 MOST = 9_999  # members of one federation; a run's shares are dealt for so many
 SAVED_EVERY = 60.0  # seconds between two writes of heard.json
 _FORMAT = 1
+_ID = re.compile(r"edge-\d+")
 
 
 def member_id(number: int) -> str:
@@ -89,6 +91,8 @@ class Members:
         """
         if name is not None:
             checked_human_name("name", name)
+            if _ID.fullmatch(alike(name)):
+                raise NotAdmittedError(f"name={name!r}: reads like a member's id; choose another")
         with self._file.changing() as members:
             for member in members:
                 if member.key == key:
@@ -114,9 +118,12 @@ class Members:
     def named(self, name: str) -> Member:
         """Return the member of this id or human name. Raises ConfigError: there is none.
 
-        Of several, of which at most one is not revoked, it is that one, or the newest.
+        An id comes first: nobody takes another's place by a name. Of several of a name, of which at
+        most one is not revoked, it is that one, or the newest.
         """
-        members = [member for member in self.all() if name in (member.id, member.name)]
+        if (member := self.get(name)) is not None:
+            return member
+        members = [member for member in self.all() if member.name == name]
         if not members:
             raise ConfigError(f"{name!r}: no member has this name; tacit members list shows them")
         return max(members, key=lambda member: (member.revoked is None, member.number))
@@ -177,6 +184,8 @@ def _free_name(members: list[Member], name: str | None, machine: str) -> str:
             )
         return name
     stem = machine if machine and _fits(machine) else "member"
+    if _ID.fullmatch(alike(f"{stem}-1")):
+        stem = "member"
     return next(
         candidate
         for number in itertools.count(1)

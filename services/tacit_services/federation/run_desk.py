@@ -77,6 +77,11 @@ class RunDesk:
         self._audit.add(by.name, "began", run=run)
         return self._shown(self._records.change(run, begin=True))
 
+    def passed_on(self, run: str, by: Person, path: str) -> None:
+        """Enter that `by` changes a run by its own interface. Raises Refused."""
+        record = self._changed_by(run, by)
+        self._audit.add(by.name, "asked", run=record.name, path=path[:200])
+
     # -- members --
 
     def offered(self) -> list[dict[str, str]]:
@@ -118,13 +123,17 @@ class RunDesk:
         if before is not None and (before.answer, before.reason, before.fingerprint) == (
             entered.answer, entered.reason, entered.fingerprint
         ):  # fmt: skip
+            self._follow(run, member, answer)  # the broker may not have answered the last time
             return
         self._records.answer(run, member, entered)
+        self._audit.add(member, answer, run=run, reason=reason)
+        self._follow(run, member, answer)
+
+    def _follow(self, run: str, member: str, answer: str) -> None:
         if answer == "accepted":
             self._supervisor.consented(run, member)
         else:
             self._supervisor.withdrawn(run, member)
-        self._audit.add(member, answer, run=run, reason=reason)
 
     def _known(self, run: str) -> RunRecord:
         record = self._records.get(run)

@@ -6,6 +6,7 @@ The aggregator answers; the host decides only who may ask.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from urllib.parse import quote
 
 import httpx
 from fastapi import Request, Response
@@ -34,8 +35,10 @@ class RunProxy:
     async def passed_on(self, request: Request, run: str, path: str) -> Response:
         """Return the answer of a run's aggregator to this request for `/v1/PATH`.
 
-        404 where the run has no aggregator now.
+        404 where the run has no aggregator now, and for a path that leads out of `/v1`.
         """
+        if not set(path.split("/")).isdisjoint(("", ".", "..")):
+            return problem(404, f"{path[:80]!r}: is no path of a run's interface")
         socket = self._sockets.path(run)
         if not socket.exists():
             return problem(404, f"run {run!r} does not train now; its results are at /results")
@@ -48,7 +51,7 @@ class RunProxy:
         headers = {name: value for name, value in request.headers.items() if name not in _OF_A_HOP}
         asked = client.build_request(
             request.method,
-            f"/v1/{path}",
+            f"/v1/{quote(path)}",
             params=request.query_params,
             headers=headers | self._sockets.headers(run),
             content=await request.body(),

@@ -45,8 +45,8 @@ class RunRecord:
 
     researcher: who submitted it. needed, least, wait: `edges.count`, `edges.min` and `edges.wait`
     of its run file. updates: `run.updates`. begin: whether somebody has said *begin now*. why: of
-    the state, in words. applied: updates, as last heard of its aggregator. Times are in seconds
-    since 1970, for people.
+    the state, in words. stopping: why somebody has said that it ends. applied: updates, as last
+    heard of its aggregator. Times are in seconds since 1970, for people.
     """
 
     name: str
@@ -60,6 +60,7 @@ class RunRecord:
     state: RunStage = "offered"
     why: str = ""
     begin: bool = False
+    stopping: str = ""
     applied: int = 0
     answers: dict[str, MemberAnswer] = field(default_factory=dict)
 

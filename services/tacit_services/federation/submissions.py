@@ -6,18 +6,23 @@ import json
 import os
 import re
 import shutil
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import all_suffixes
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from tacit.errors import ConfigError, DataError, TacitError, WireError
+from tacit.protocol.topics import checked_name
+from tacit_services.enrollment.acl import aggregator_name
 from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_records import RunRecord, RunRecords
-from tacit_services.offers.offer import OFFER, Offer
+from tacit_services.offers.offer import OFFER, Offer, a_folder_too
 from tacit_services.offers.submission import FILES, Submission, submitted_run
 
 _PLAIN = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -46,6 +51,8 @@ class Submissions:
         self._pool = pool
         self._code = code
         self._clock = clock
+        self._lock = threading.Lock()
+        self._coming: set[str] = set()  # names of runs that are being checked
 
     def taken(self, content: dict[str, Any], by: Person) -> RunRecord:
         """Return the record of a new run whose files are in place, durably. Raises Refused."""
@@ -63,13 +70,12 @@ class Submissions:
                 403,
                 f"researcher={offer.researcher.name!r}: this token is {by.name}'s; submit as them",
             )
-        if self._records.get(offer.run) is not None:
-            raise Refused(409, f"run {offer.run!r}: there is one of this name; choose another")
-        folder = self._records.folder(offer.run)
-        self._placed(folder, offer, submission)
-        submission.keep(folder)
-        record = self._checked(folder, offer)
-        self._records.add(record)
+        with self._named(offer.run):
+            folder = self._records.folder(offer.run)
+            self._placed(folder, offer, submission)
+            submission.keep(folder)
+            record = self._checked(folder, offer)
+            self._records.add(record)
         return record
 
     def public(self, run: str) -> bytes:
@@ -81,6 +87,23 @@ class Submissions:
         content = json.loads(self.public(run))
         return list(content["files"].values())
 
+    @contextmanager
+    def _named(self, run: str) -> Iterator[None]:
+        """Let no other submission have the name in the block. Raises Refused where one has it."""
+        try:
+            checked_name("run", aggregator_name(run))  # in its certificate
+        except ConfigError as error:
+            raise Refused(422, f"run {run!r}: is too long; choose a shorter name") from error
+        with self._lock:
+            if run in self._coming or self._records.get(run) is not None:
+                raise Refused(409, f"run {run!r}: there is one of this name; choose another")
+            self._coming.add(run)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._coming.discard(run)
+
     def _placed(self, folder: Path, offer: Offer, submission: Submission) -> None:
         """Put the offer's files and the host's into the run's folder, anew. Raises Refused."""
         place = folder / FILES
@@ -89,7 +112,10 @@ class Submissions:
         for name in submission.at_host:
             if not _PLAIN.fullmatch(name) or name in offer.files:
                 raise Refused(422, f"at_host: {name[:200]!r} is no plain relative name of its own")
-        for name, digest in (submission.at_host | offer.files).items():
+        names = submission.at_host | offer.files
+        if (twice := a_folder_too(names)) is not None:
+            raise Refused(422, f"{twice[:200]!r}: is both a file and a folder")
+        for name, digest in names.items():
             path = place / name
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._copy(name, digest, submission, path)
@@ -98,7 +124,7 @@ class Submissions:
         source = self._pool.path(digest)
         if source is None:
             raise Refused(422, f"{name}: its file {digest[:16]}… was not uploaded")
-        if name in submission.at_host and not submission.tests(name):
+        if name in submission.at_host and not _is_test(name, submission):
             # Nothing that came over the network is executed: the operator has put this very file.
             own = self._code / digest
             if not own.is_file():
@@ -131,3 +157,12 @@ class Submissions:
             edges.wait,
             definition.run.updates,
         )
+
+
+def _is_test(name: str, submission: Submission) -> bool:
+    """Return whether a file is test data: no name with which Python imports it.
+
+    What is named the test set may lie where an entry of the run file looks for a module.
+    """
+    importable = name.lower().endswith(tuple(all_suffixes()))
+    return submission.tests(name) and not importable

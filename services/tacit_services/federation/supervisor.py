@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from tacit.errors import ServiceError, TacitError
+from tacit.errors import ConfigError, ServiceError, TacitError
 from tacit_services.federation.run_records import RunRecord, RunRecords
 
 log = logging.getLogger("tacit.federation")
@@ -108,7 +108,6 @@ class Supervisor:
         self._clock = clock
         self._running: dict[str, Supervised] = {}
         self._waiting: dict[str, float] = {}  # since when a run has a member's consent
-        self._stopping: dict[str, str] = {}  # runs that are to be halted, and why
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="supervisor", daemon=True)
@@ -117,8 +116,7 @@ class Supervisor:
         """Go on with the runs that were training, and look after all from now on."""
         for record in self._records.all():
             if record.state == "training":
-                self._open_rules(record)
-                self._spawn(record)
+                self._apart_from_others(self._go_on, record)
         self._thread.start()
 
     def close(self) -> None:
@@ -137,7 +135,7 @@ class Supervisor:
             if record is None or record.over:
                 return
             if record.state == "training":
-                self._stopping[run] = why
+                self._records.change(run, stopping=why)
             else:
                 self._records.change(run, state="stopped", why=why)
 
@@ -156,16 +154,20 @@ class Supervisor:
         with self._lock:
             for record in self._records.all():
                 if record.state in ("offered", "waiting"):
-                    self._look_at_waiting(record)
+                    self._apart_from_others(self._look_at_waiting, record)
                 elif record.state == "training":
-                    self._look_at_training(record)
+                    self._apart_from_others(self._look_at_training, record)
 
     def _loop(self) -> None:
         while not self._end.wait(TICK):
-            try:
-                self.look()
-            except (TacitError, OSError) as error:
-                log.warning("%s; trying again", error)
+            self.look()
+
+    def _apart_from_others(self, step: Callable[[RunRecord], None], record: RunRecord) -> None:
+        """Take a step for a run; what is in its way is tried again, and in the way of no other."""
+        try:
+            step(record)
+        except (TacitError, OSError) as error:
+            log.warning("run %s: %s; trying again", record.name, error)
 
     def _look_at_waiting(self, record: RunRecord) -> None:
         consenting = len(record.consenting)
@@ -181,7 +183,9 @@ class Supervisor:
         else:
             self._open_rules(record)
             self._waiting.pop(record.name, None)
+            before = set(record.consenting)
             record = self._records.change(record.name, state="training", why="")
+            self._follow(record, before)
             log.info("run %s begins with %s", record.name, ", ".join(record.consenting))
             self._spawn(record)
 
@@ -190,13 +194,32 @@ class Supervisor:
         for member in record.consenting:
             self._rules.open(record.name, member)
 
+    def _follow(self, record: RunRecord, before: set[str]) -> None:
+        """Let those in, and out, who have answered while the rules were opened for `before`."""
+        now = set(record.consenting)
+        for member in now - before:
+            self._rules.open(record.name, member)
+        for member in before - now:
+            self._rules.close(record.name, member)
+
+    def _go_on(self, record: RunRecord) -> None:
+        self._open_rules(record)
+        self._spawn(record)
+
     def _spawn(self, record: RunRecord) -> None:
-        supervised = Supervised(self._make(record))
+        try:
+            supervised = Supervised(self._make(record))
+        except ConfigError as error:  # another try would not help
+            self._failed(record, str(error))
+            return
         supervised.process.start()
         self._running[record.name] = supervised
 
     def _look_at_training(self, record: RunRecord) -> None:
-        supervised = self._running[record.name]
+        supervised = self._running.get(record.name)
+        if supervised is None:  # something was in the way of its process
+            self._go_on(record)
+            return
         if supervised.start_at is not None:
             if self._clock() >= supervised.start_at:
                 supervised.start_at = None
@@ -211,8 +234,8 @@ class Supervisor:
             self._died(record, supervised, code)
 
     def _ask(self, record: RunRecord) -> None:
-        if record.name in self._stopping:
-            self._asking.halt(record.name, self._stopping[record.name])
+        if record.stopping:
+            self._asking.halt(record.name, record.stopping)
         supervised = self._running[record.name]
         if self._clock() - supervised.asked_at < ASK:
             return
@@ -227,9 +250,8 @@ class Supervisor:
 
     def _ended(self, record: RunRecord) -> None:
         del self._running[record.name]
-        why = self._stopping.pop(record.name, None)
-        state = "ended" if why is None else "stopped"
-        self._records.change(record.name, state=state, why=why or "")
+        state = "stopped" if record.stopping else "ended"
+        self._records.change(record.name, state=state, why=record.stopping)
         self._rules.close_run(record.name)
         log.info("run %s: %s", record.name, state)
 
@@ -241,16 +263,17 @@ class Supervisor:
         supervised.died_at = now
         reasoned = 0 < code < 128 and code != ServiceError.exit_code
         if reasoned or supervised.deaths > MOST_DEATHS:
-            why = supervised.process.complaint()
             del self._running[record.name]
-            self._stopping.pop(record.name, None)
-            self._records.change(record.name, state="failed", why=why)
-            self._rules.close_run(record.name)
-            log.warning("run %s failed: %s", record.name, why)
+            self._failed(record, supervised.process.complaint())
             return
         pause = PAUSES[min(supervised.deaths, len(PAUSES)) - 1]
         supervised.start_at = now + pause
         log.warning("the aggregator of run %s died (%d); starting it again", record.name, code)
+
+    def _failed(self, record: RunRecord, why: str) -> None:
+        self._records.change(record.name, state="failed", why=why)
+        self._rules.close_run(record.name)
+        log.warning("run %s failed: %s", record.name, why)
 
 
 def _count(value: object) -> int:

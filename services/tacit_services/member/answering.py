@@ -9,7 +9,13 @@ from typing import Any
 
 from tacit.errors import ConfigError, WireError
 from tacit_services.member.consent import Consent, KeyStanding
-from tacit_services.member.look_record import LookRecord, record_in
+from tacit_services.member.look_record import (
+    LookRecord,
+    forget_look,
+    note_shown,
+    record_in,
+    shown_in,
+)
 from tacit_services.member.member_state import MemberState
 from tacit_services.offers.offer import OFFER, Offer
 
@@ -49,19 +55,40 @@ def as_lines(rows: list[dict[str, Any]]) -> str:
 
 
 def _shown(state: MemberState, run: str, new_key: bool) -> str:
-    return _record(state, run).screen
+    record = _record(state, run)
+    note_shown(state.run(run), record)
+    return record.screen
 
 
 def _accepted(state: MemberState, run: str, new_key: bool) -> str:
     record = _record(state, run)
+    if shown_in(state.run(run)) not in (None, record.fingerprint):
+        raise ConfigError(
+            f"run {run}: another offer has come since you were shown one; look at it: "
+            f"`tacit offers show {run}`"
+        )
+    offer = _offer(state, run, record)
+    if new_key:
+        return _confirmed(state, offer)
     if record.answer == "refuse":
         raise ConfigError(f"run {run}: {record.reason}; it cannot be accepted")
-    offer = _offer(state, run, record)
     with state.answering() as consents:
-        if new_key and consents.standing(offer) is KeyStanding.OTHER_KEY:
-            consents.confirm(offer)
         consents.record(offer, "accepted")
     return f"run {run}: accepted; `tacit offers withdraw {run}` takes it back at any time"
+
+
+def _confirmed(state: MemberState, offer: Offer) -> str:
+    """Take the key of an offer as its researcher's, and let the offer be looked at anew."""
+    researcher = offer.researcher
+    with state.answering() as consents:
+        if consents.standing(offer) is KeyStanding.KNOWN:
+            raise ConfigError(f"--new-key: the key of {researcher.name!r} is confirmed already")
+        consents.confirm(offer)
+    forget_look(state.run(offer.run))
+    return (
+        f"run {offer.run}: {researcher.name!r} is known by the key {researcher.fingerprint} now; "
+        "the offer is looked at anew, and waits for your policy's answer, or yours"
+    )
 
 
 def _declined(state: MemberState, run: str, new_key: bool) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import platform
+import re
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 from pathlib import Path
 
 from tacit import regular_file
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, ServiceError
 from tacit_services.disk import files
 from tacit_services.enrollment import certificates
 from tacit_services.enrollment.join_client import JoinClient
 from tacit_services.member.member_state import MemberState
 from tacit_services.transport.pinned_authority import FederationAuthority
 from tacit_services.transport.proxy import DIRECT, Proxies
+
+_IDENTITY = re.compile(r"edge-(0|[1-9][0-9]{0,3})")  # of one of MOST_MEMBERS
 
 
 def joined(
@@ -42,6 +45,8 @@ def joined(
         machine=platform.node() or "member",
         version=own_version(),
     )
+    if not _IDENTITY.fullmatch(member.edge):
+        raise ServiceError(f"{url}: {member.edge[:80]!r} is no member's id")
     files.write(tls.cert, certificates.pem(member.certificate), files.PUBLIC)
     return member.edge, member.name
 

@@ -30,6 +30,7 @@ class KeyStanding(Enum):
     """What a member knows of a researcher's name and key."""
 
     NEW = "a name that has not come here before"
+    SEEN = "the key that came with this name when a policy took an offer of theirs"
     KNOWN = "the key that was confirmed for this name"
     OTHER_KEY = "another key than the one that was confirmed for this name"
 
@@ -63,7 +64,8 @@ class _Book(BaseModel):
 
     format: Literal[1] = 1
     consents: tuple[Consent, ...] = ()
-    keys: dict[str, Sha256] = {}  # of researchers, by name, as the owner has confirmed them
+    keys: dict[str, Sha256] = {}  # of researchers, by name: no other is taken for theirs
+    confirmed: dict[str, Sha256] = {}  # those of them that the owner has confirmed, by hand
 
 
 class Consents:
@@ -105,15 +107,17 @@ class Consents:
         known = self._book.keys.get(offer.researcher.name)
         if known is None:
             return KeyStanding.NEW
-        if known == offer.researcher.fingerprint:
-            return KeyStanding.KNOWN
-        return KeyStanding.OTHER_KEY
+        if known != offer.researcher.fingerprint:
+            return KeyStanding.OTHER_KEY
+        if self._book.confirmed.get(offer.researcher.name) != known:
+            return KeyStanding.SEEN
+        return KeyStanding.KNOWN
 
     def confirm(self, offer: Offer) -> None:
         """Take the offer's key as its researcher's from now on: the owner's word."""
-        researcher = offer.researcher
-        keys = self._book.keys | {researcher.name: researcher.fingerprint}
-        self._write(self._book.model_copy(update={"keys": keys}))
+        key = {offer.researcher.name: offer.researcher.fingerprint}
+        keys = {"keys": self._book.keys | key, "confirmed": self._book.confirmed | key}
+        self._write(self._book.model_copy(update=keys))
 
     def record(
         self,
@@ -123,9 +127,11 @@ class Consents:
         by_policy: bool = False,
         at: datetime | None = None,
     ) -> Consent:
-        """Record an answer, durably, and return it. The first accepted offer confirms its key.
+        """Record an answer, durably, and return it.
 
-        Raises ConfigError where the name is known with another key, which must be confirmed first.
+        The first accepted offer of a name keeps its key for it. An owner who accepts confirms the
+        key; a policy does not. Raises ConfigError where the name is known with another key, which
+        must be confirmed first.
         """
         standing = self.standing(offer)
         if answer == "accepted" and standing is KeyStanding.OTHER_KEY:
@@ -133,8 +139,11 @@ class Consents:
                 f"researcher {offer.researcher.name!r}: comes with another key than before; "
                 "confirm it first"
             )
-        if answer == "accepted" and standing is KeyStanding.NEW:
+        if answer == "accepted" and not by_policy:
             self.confirm(offer)
+        elif answer == "accepted" and standing is KeyStanding.NEW:
+            keys = self._book.keys | {offer.researcher.name: offer.researcher.fingerprint}
+            self._write(self._book.model_copy(update={"keys": keys}))
         consent = Consent(
             run=offer.run,
             fingerprint=offer.fingerprint,

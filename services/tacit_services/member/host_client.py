@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,13 +14,21 @@ from typing import Any, Self
 import httpx
 
 from tacit.errors import ConfigError, ServiceError
+from tacit.shown import printable
 from tacit_services.disk import files
+from tacit_services.offers.offer import RUN
 from tacit_services.transport.pinned_authority import unreachable
 from tacit_services.transport.proxy import DIRECT, Proxies
 from tacit_services.transport.tls import Tls
 
 _SECONDS = 20.0
-MOST_OFFER = 1 << 22  # bytes
+MOST_OFFER = 1 << 22  # bytes, of any answer but a file
+_NAME = re.compile(RUN.removeprefix("^").removesuffix("$"))
+_FINGERPRINT = re.compile(r"[0-9a-f]{64}")
+
+
+class TooLargeError(ConfigError):
+    """An answer of the host that has more bytes than are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +56,7 @@ class HostClient:
             timeout=_SECONDS,
             trust_env=False,
             proxy=proxies.url_before(url),
+            headers={"Accept-Encoding": "identity"},  # a few bytes cannot become very many
         )
 
     def __enter__(self) -> Self:
@@ -60,46 +70,33 @@ class HostClient:
         self._http.close()
 
     def offers(self) -> list[Offered]:
-        """Return the runs that are offered to this member. Raises ServiceError, ConfigError."""
+        """Return the runs that are offered to this member. Raises ServiceError, ConfigError.
+
+        Each has a run's name, which is part of paths on this machine, and a fingerprint.
+        """
         content = self._json("GET", "/v1/offers")
         try:
-            return [
-                Offered(str(item["run"]), str(item["fingerprint"]), str(item["state"]))
-                for item in content
-            ]
-        except (TypeError, KeyError) as error:
+            return [_offered(item) for item in content]
+        except (TypeError, KeyError, ValueError) as error:
             raise ServiceError(f"{self._url}: not a federation's answer") from error
 
     def offer(self, run: str) -> bytes:
         """Return the offer of a run, as the host keeps it: not checked. Raises as `offers`."""
-        answer = self._asked("GET", f"/v1/offers/{run}")
-        if len(answer.content) > MOST_OFFER:
-            raise ServiceError(f"{self._url}: the offer of {run} has more than {MOST_OFFER} bytes")
-        return answer.content
+        return self._asked("GET", f"/v1/offers/{run}")
 
     def fetch(self, run: str, digest: str, path: Path, most: int) -> None:
         """Fetch a file of an offer to `path`, whole and with this SHA-256. Raises as `offers`.
 
-        Raises ConfigError for other content: to ask again would not help.
+        Raises ConfigError for other content, or more than `most` bytes: to ask again would not
+        help.
         """
         if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest:
             return
-        with (
-            self._reached(),
-            self._http.stream("GET", f"/v1/offers/{run}/files/{digest}") as answer,
-        ):
-            if not answer.is_success:
-                answer.read()
-                self._refused(answer)
-            content = bytearray()
-            for piece in answer.iter_bytes():
-                content += piece
-                if len(content) > most:
-                    raise ServiceError(f"{self._url}: {path.name} has more than {most} bytes")
+        content = self._asked("GET", f"/v1/offers/{run}/files/{digest}", most=most)
         if hashlib.sha256(content).hexdigest() != digest:
             raise ConfigError(f"{path.name}: is not the file of the offer")
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        files.write(path, bytes(content), files.SECRET)
+        files.write(path, content, files.SECRET)
 
     def answer(self, run: str, fingerprint: str, answer: str, reason: str = "") -> None:
         """Tell the host what the owner answers. Raises as `offers`."""
@@ -108,24 +105,32 @@ class HostClient:
 
     def _json(self, method: str, path: str) -> Any:
         try:
-            return json.loads(self._asked(method, path).content)
-        except (ValueError, RecursionError) as error:
+            return json.loads(self._asked(method, path))
+        except (ValueError, RecursionError, TooLargeError) as error:
             raise ServiceError(f"{self._url}: not a federation's answer") from error
 
-    def _asked(self, method: str, path: str, body: dict[str, str] | None = None) -> httpx.Response:
-        with self._reached():
-            answer = self._http.request(method, path, json=body)
+    def _asked(
+        self, method: str, path: str, body: dict[str, str] | None = None, most: int = MOST_OFFER
+    ) -> bytes:
+        """Return the body of an answer, which has at most `most` bytes. Raises as `offers`."""
+        content = bytearray()
+        with self._reached(), self._http.stream(method, path, json=body) as answer:
+            bound = most if answer.is_success else MOST_OFFER
+            for piece in answer.iter_raw():
+                content += piece
+                if len(content) > bound:
+                    raise TooLargeError(f"{self._url}: an answer has more than {bound:,} bytes")
         if not answer.is_success:
-            self._refused(answer)
-        return answer
+            self._refused(answer.status_code, bytes(content))
+        return bytes(content)
 
-    def _refused(self, answer: httpx.Response) -> None:
+    def _refused(self, status: int, content: bytes) -> None:
         """Raise what an error answer means: ServiceError where asking again may help."""
         try:
-            why = str(answer.json()["detail"])[:300]
+            why = printable(str(json.loads(content)["detail"]), 300)
         except (ValueError, KeyError, TypeError, RecursionError):
-            why = f"{answer.status_code}, not a federation's answer"
-        if answer.status_code >= 500 or answer.status_code == 429:
+            why = f"{status}, not a federation's answer"
+        if status >= 500 or status == 429:
             raise ServiceError(f"{self._url}: {why}")
         raise ConfigError(f"{self._url}: {why}")
 
@@ -135,3 +140,11 @@ class HostClient:
             yield
         except httpx.TransportError as error:
             raise unreachable(self._url, error, self._proxies) from error
+
+
+def _offered(item: dict[str, object]) -> Offered:
+    """Return a line of the host's list. Raises KeyError, TypeError, ValueError for another."""
+    run, fingerprint, state = (str(item[key]) for key in ("run", "fingerprint", "state"))
+    if not _NAME.fullmatch(run) or not _FINGERPRINT.fullmatch(fingerprint):
+        raise ValueError("no run, or no fingerprint")
+    return Offered(run, fingerprint, state)

@@ -16,7 +16,7 @@ from tacit_services.display.progress import SlowSteps
 from tacit_services.identity.ledger_loan import LifetimeBound
 from tacit_services.member.host_client import HostClient, Offered
 from tacit_services.member.judging import judged
-from tacit_services.member.look_record import LookRecord
+from tacit_services.member.look_record import LookRecord, note_shown
 from tacit_services.member.looking import look, with_rows
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.run_worker import site_of
@@ -26,7 +26,7 @@ from tacit_services.offers.offer import OFFER, Offer
 from tacit_services.offers.submission import FILES
 from tacit_services.settings import data_home
 
-MOST_FILE = 2 << 30  # bytes of a file of an offer
+MOST_FILES = 2 << 30  # bytes of all files of an offer
 
 
 class Judge:
@@ -56,9 +56,15 @@ class Judge:
         """Fetch an offer and its files, judge it, and keep what comes of it.
 
         What the policy accepts is entered; where somebody is at the terminal, they are asked.
-        Raises ServiceError where the host does not answer, ConfigError and WireError for what is no
-        offer, or another than the host's list names.
+        Raises ServiceError where the host does not answer. Raises ConfigError and WireError for
+        what is no offer, or another than the host's list names, or has no room on this disk.
         """
+        try:
+            return self._looked_at(offered)
+        except OSError as error:
+            raise ConfigError(f"{error.filename}: {error.strerror or error}") from error
+
+    def _looked_at(self, offered: Offered) -> LookRecord:
         folder = self._state.run(offered.run)
         offer = self._fetched(offered, folder)
         consents = self._state.consents()
@@ -91,13 +97,17 @@ class Judge:
         offer = Offer.parse(content)
         if (offer.run, offer.fingerprint) != (offered.run, offered.fingerprint):
             raise ConfigError("the host shows another offer than the one in its list")
+        left = MOST_FILES
         for name, digest in offer.files.items():
-            self._host.fetch(offered.run, digest, folder / FILES / name, MOST_FILE)
+            path = folder / FILES / name
+            self._host.fetch(offered.run, digest, path, left)
+            left -= path.stat().st_size
         files.write(folder / OFFER, content, files.SECRET)
         return offer
 
     def _ask_owner(self, offer: Offer, record: LookRecord) -> None:
         """Show the screen, and enter what the owner answers at the terminal."""
+        note_shown(self._state.run(offer.run), record)
         self._say(record.screen)
         answer = input("Take part? yes, no, or later [later]: ").strip().lower()
         with self._state.answering() as answers:

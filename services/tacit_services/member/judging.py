@@ -25,7 +25,7 @@ def judged(looked: Looked, policy: Policy) -> OfferVerdict:
         return _refused(
             RefusalKind.POLICY,
             f"the name {looked.offer.researcher.name!r} comes with another key than before; if it "
-            "is the same person, confirm the new key",
+            "is the same person, confirm it: tacit offers accept RUN --new-key",
         )
     definition = looked.definition
     if definition is not None:
@@ -69,11 +69,11 @@ def _spent(looked: Looked, policy: Policy) -> OfferVerdict | None:
 def _asked(looked: Looked, policy: Policy) -> OfferVerdict:
     if policy.accept == "ask" or looked.cost is None:  # whose rows have not been looked at
         return OfferVerdict(PolicyWord.ASK)
-    if looked.standing is KeyStanding.NEW and ANYBODY not in policy.researchers:
+    if looked.standing is not KeyStanding.KNOWN and ANYBODY not in policy.researchers:
         return _refused(
             RefusalKind.POLICY,
             f"the key of {looked.offer.researcher.name!r} has not been confirmed here: a name "
-            "alone proves nothing; accept one offer of theirs by hand first",
+            "alone proves nothing; confirm it: tacit offers accept RUN --new-key",
         )
     return OfferVerdict(PolicyWord.ACCEPT)
 

@@ -1,6 +1,7 @@
 """How an offer was looked at, on disk, for the owner who answers later.
 
 runs/RUN/look.json   {"format": 1, "fingerprint", "answer", "kind", "reason", "screen"}
+runs/RUN/shown       the fingerprint of the offer whose screen the owner has seen last
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tacit_services.disk import files
 
 FORMAT = 1
 _FILE = "look.json"
+_SHOWN = "shown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +50,21 @@ def record_in(folder: Path) -> LookRecord | None:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path}: is damaged ({error})") from error
+
+
+def note_shown(folder: Path, record: LookRecord) -> None:
+    """Note that the owner is shown the record's screen now. Raises OSError."""
+    files.write(folder / _SHOWN, record.fingerprint.encode("ascii"), files.SECRET)
+
+
+def shown_in(folder: Path) -> str | None:
+    """Return the fingerprint of what the owner was shown last; None: nothing. Raises OSError."""
+    try:
+        return (folder / _SHOWN).read_text(encoding="ascii", errors="replace")
+    except FileNotFoundError:
+        return None
+
+
+def forget_look(folder: Path) -> None:
+    """Let the offer in a run's folder be looked at anew. Raises OSError."""
+    (folder / _FILE).unlink(missing_ok=True)

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tacit.errors import ServiceError, TacitError
+from tacit.errors import ConfigError, ServiceError, TacitError
 from tacit_services.member.consent import Consent
 from tacit_services.member.host_client import HostClient, Offered
 from tacit_services.member.look_record import LookRecord, record_in
@@ -110,11 +110,13 @@ class MemberLoop:
             self._forget(offer.run)
             return
         consent = self._answer_to(offer)
-        if consent is None and not self._looked_at(offer):
-            return
-        consent = consent or self._answer_to(offer)
         if consent is None:
-            self._stop(offer.run)  # what was accepted was another offer
+            # What was accepted was another offer. Nobody works while its files are replaced.
+            self._stop(offer.run)
+            if not self._looked_at(offer):
+                return
+            consent = self._answer_to(offer)
+        if consent is None:
             self._tell_refusal(offer)
         elif consent.withdrawn is not None:
             self._tell(offer, "withdrawn", "declined")
@@ -138,7 +140,7 @@ class MemberLoop:
         """Look at an offer, once; returns whether it is one."""
         if offer.fingerprint in self._bad:
             return False
-        if offer.fingerprint in self._looked:
+        if offer.fingerprint in self._looked and record_in(self._state.run(offer.run)) is not None:
             return True
         try:
             record = self._look(offer)
@@ -162,10 +164,18 @@ class MemberLoop:
 
     def _tell(self, offer: Offered, answer: str, reason: str) -> None:
         telling = (offer.fingerprint, answer, reason)
-        if self._told.get(offer.run) != telling:
+        if self._told.get(offer.run) == telling:
+            return
+        self._told[offer.run] = telling
+        try:
             self._host.answer(offer.run, offer.fingerprint, answer, reason)
-            self._told[offer.run] = telling
-            log.info("run %s: %s", offer.run, answer)
+        except ServiceError:
+            del self._told[offer.run]
+            raise
+        except ConfigError as error:  # the run is over since, or another is offered: not our end
+            log.warning("run %s: %s", offer.run, error)
+            return
+        log.info("run %s: %s", offer.run, answer)
 
     def _work_on(self, offer: Offered) -> None:
         run = offer.run

@@ -3,7 +3,8 @@
     python -m tacit_services.member.run_worker STATE RUN LOAN
 
 It reads the offer that was consented to from the member's folder, checks again that it is that one
-and that the consent holds, and trains as `tacit edge` does. The ledger it is lent by the member, by
+and that the consent holds, and trains as `tacit edge` does. It ends when the consent does, also
+where its member is busy. The ledger it is lent by the member, by
 a third argument and the locks that it inherits. Its settings are TACIT_* variables, as of an edge.
 """
 
@@ -24,6 +25,7 @@ from tacit_services import launch, logs
 from tacit_services.edge.main import edge_loop
 from tacit_services.identity.folder import Identity
 from tacit_services.identity.ledger_loan import LedgerLoan
+from tacit_services.member.consent_watch import ConsentWatch
 from tacit_services.member.member_state import MemberState
 from tacit_services.offers.offer_reading import definition_at_member, read_offer
 from tacit_services.offers.submission import FILES
@@ -41,7 +43,8 @@ def work(folder: Path, run: str, loan: LedgerLoan) -> None:
         consent = state.consents().to(offer)
         if consent is None or not consent.holds:
             raise PolicyForbids(f"run {run}: its owner has not consented to this offer", "accept")
-        definition = definition_of(state, run)
+        ConsentWatch(state, offer).start()
+        definition = definition_at_member(offer, state.run(run) / FILES, site_of(state))
         ledger = partial(_borrowed, loan, offer.fingerprint)
         row_owner.work(settings, "edge", edge_loop, definition, ledger)
 

@@ -40,6 +40,8 @@ _OVERHEAD = 4096  # bytes around a push: its envelope, and what is said of the l
 _STANDING = {
     KeyStanding.NEW: "NEW HERE. Ask who it is, by another way, whether this is their key. "
     "Accepting confirms it.",
+    KeyStanding.SEEN: "seen: your policy has taken an offer with this name and key. Nobody has "
+    "confirmed that the key is theirs. Accepting confirms it.",
     KeyStanding.KNOWN: "known: you have confirmed this key for this name",
     KeyStanding.OTHER_KEY: "ANOTHER KEY than the one that you confirmed for this name. It may be "
     "somebody else. Nothing is accepted until you confirm the new key.",

@@ -15,7 +15,8 @@ import binascii
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import PurePosixPath
 from typing import Any, Literal, Self
 
 from cryptography.exceptions import InvalidSignature
@@ -90,6 +91,8 @@ class Offer(BaseModel):
             check_file_name(name)
             if name == OFFER:
                 raise ValueError(f"{OFFER} is the name of the offer itself")
+        if (twice := a_folder_too(files)) is not None:
+            raise ValueError(f"{twice!r} is both a file and a folder")
         return files
 
     @model_validator(mode="after")
@@ -143,6 +146,15 @@ class Offer(BaseModel):
 
     def _unsigned(self) -> bytes:
         return canonical(self.model_dump(exclude={"signature"})).encode()
+
+
+def a_folder_too(names: Collection[str]) -> str | None:
+    """Return the first of the files' names that is also a folder of another; None: there is none.
+
+    Such files cannot lie side by side on a disk.
+    """
+    parents = (str(parent) for name in names for parent in PurePosixPath(name).parents)
+    return next((parent for parent in parents if parent in names), None)
 
 
 def key_text(key: Ed25519PrivateKey) -> str:

@@ -21,6 +21,7 @@ from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.own_steps import OwnStepsTask
 from tacit.config import RunFile
 from tacit.config.data import is_own_data
+from tacit.config.own_data import OwnData
 from tacit.config.site import Site
 from tacit.datasets.own.file_reading import digest
 from tacit.errors import ConfigError, DataError
@@ -116,6 +117,11 @@ def check_offered(run: RunFile) -> None:
         raise ConfigError(
             f"algorithm.name={run.algorithm.name}: has no edges with rows of their own; a "
             "federation's runs are horizontal, with a server"
+        )
+    if not isinstance(run.data, OwnData):
+        raise ConfigError(
+            f"data.dataset={run.data.dataset}: is published data; a federation's rows are its "
+            "members' own"
         )
     if run.model.name == "python":
         raise ConfigError(f"model.entry={run.model.entry}: is code; an offer's model is a graph")

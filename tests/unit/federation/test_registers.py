@@ -50,6 +50,24 @@ class TestMembers:
         with pytest.raises(ConfigError, match="no member has this name"):
             members.named("nobody")
 
+    @pytest.mark.parametrize("name", ["edge-0", "Edge-0", "edge-12"])
+    def test_nobody_takes_anothers_place_by_a_name(self, tmp_path: Path, name: str) -> None:
+        members = Members(tmp_path)
+        first = members.admit(KEYS[0], "St. Mary's", "clinic", "")
+        with pytest.raises(NotAdmittedError, match="reads like a member's id"):
+            members.admit(KEYS[1], name, "x", "")
+        second = members.admit(KEYS[1], None, name.rpartition("-")[0], "")
+        assert second.name == "member-1"
+        assert members.revoke("edge-0").key == first.key
+
+    def test_an_id_comes_before_a_name_of_old(self, tmp_path: Path) -> None:
+        members = Members(tmp_path)
+        first = members.admit(KEYS[0], "St. Mary's", "clinic", "")
+        members.admit(KEYS[1], "decoy", "x", "")
+        text = members._file.path.read_text()
+        members._file.path.write_text(text.replace("decoy", "edge-0"))
+        assert members.named("edge-0") == first
+
     def test_a_name_without_one_is_made_of_the_machines(self, tmp_path: Path) -> None:
         members = Members(tmp_path)
         members.admit(KEYS[0], "clinic-1", "x", "")

@@ -9,6 +9,8 @@ import pytest
 from tacit_services.federation.run_records import MemberAnswer, RunRecord, RunRecords
 from tacit_services.federation.supervisor import MOST_DEATHS, Supervisor
 
+from tacit.errors import ConfigError
+
 PRINT = "a" * 64
 
 
@@ -86,11 +88,14 @@ class House:
         self.asked = Asked()
         self.processes: dict[str, Process] = {}
         self.now = 1000.0
+        self.fault: Exception | None = None
         self.supervisor = Supervisor(
             self.records, self.rules, self.asked, self._made, parallel, lambda: self.now
         )
 
     def _made(self, record: RunRecord) -> Process:
+        if self.fault is not None and record.name == "bad":
+            raise self.fault
         self.processes[record.name] = Process()
         return self.processes[record.name]
 
@@ -254,3 +259,61 @@ def test_who_withdraws_says_nothing_more(house: House) -> None:
     house.supervisor.withdrawn("one", "edge-1")
     assert ("one", "edge-1") not in house.rules.opened
     assert ("one", "edge-0") in house.rules.opened
+
+
+def test_a_run_whose_process_cannot_be_made_fails_and_blocks_no_other(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.fault = ConfigError("name: too long")
+    for name in ("bad", "good"):
+        house.submit(name, needed=1)
+        house.consent(name, 0)
+    assert house.state("bad") == "failed"
+    assert house.state("good") == "training"
+    after = House(tmp_path)  # and a host that is started again serves
+    after.supervisor.start()
+    after.supervisor.close()
+    assert set(after.processes) == {"good"}
+
+
+def test_a_run_whose_disk_was_full_is_begun_later(house: House) -> None:
+    house.fault = OSError("no space is left")
+    for name in ("bad", "good"):
+        house.submit(name, needed=1)
+        house.consent(name, 0)
+    house.supervisor.look()
+    assert house.state("good") == "training"
+    house.fault = None
+    assert house.state("bad") == "training"
+    assert house.processes["bad"].starts == 1
+
+
+def test_who_answers_while_a_run_begins_is_followed(house: House) -> None:
+    # Given: one member consents, and another withdraws, while the broker's rules are opened
+    house.submit("one", needed=2)
+    house.consent("one", 0, 1)
+
+    class Slow(Rules):
+        def open_run(self, run: str) -> None:
+            super().open_run(run)
+            house.consent("one", 2)
+            withdrawn = MemberAnswer("withdrawn", PRINT, "declined", house.now)
+            house.records.answer("one", "edge-1", withdrawn)
+
+    slow = Slow()
+    supervisor = Supervisor(house.records, slow, house.asked, house._made, 2, lambda: house.now)
+    # When
+    supervisor.look()
+    # Then
+    assert slow.opened == {("one", "aggregator"), ("one", "edge-0"), ("one", "edge-2")}
+
+
+def test_a_stop_outlasts_a_host_that_is_killed(tmp_path: Path) -> None:
+    before = House(tmp_path)
+    before.submit("one", needed=1)
+    before.consent("one", 0)
+    before.supervisor.look()
+    before.supervisor.halt("one", "enough")
+    after = House(tmp_path)  # kill -9, before the aggregator has heard of it
+    after.supervisor.look()
+    after.supervisor.look()
+    assert after.asked.halted == ["one"]

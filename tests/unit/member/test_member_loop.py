@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit_services.member.host_client import HostClient, Offered
-from tacit_services.member.look_record import LookRecord
+from tacit_services.member.look_record import LookRecord, forget_look
 from tacit_services.member.member_loop import MemberLoop
 from tacit_services.member.member_state import MemberState
 from tacit_services.offers.offer import Offer, Researcher, key_text
@@ -33,6 +33,7 @@ class Host:
     listed: list[Offered] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
     away: bool = False
+    refused: str | None = None  # why it takes no answer
 
     def offers(self) -> list[Offered]:
         if self.away:
@@ -40,6 +41,8 @@ class Host:
         return list(self.listed)
 
     def answer(self, run: str, fingerprint: str, answer: str, reason: str = "") -> None:
+        if self.refused is not None:
+            raise ConfigError(self.refused)
         self.told.append((run, answer, reason))
 
 
@@ -78,6 +81,7 @@ class Site:
         self.fault: Exception | None = None
         self.night = False
         self.idles = 0
+        self.working: list[str] = []  # at the last look
         self.loop = MemberLoop(
             cast(HostClient, self.host), self.state, self._looked, self._made,
             may_work=lambda: not self.night, idle=self._idle,
@@ -87,6 +91,7 @@ class Site:
         self.idles += 1
 
     def _looked(self, offered: Offered) -> LookRecord:
+        self.working = [each.run for each in self.processes if not each.stopped]
         if self.fault is not None:
             raise self.fault
         record = LookRecord(offered.fingerprint, self.policy, "policy", "too large an ε", "screen")
@@ -236,3 +241,43 @@ def test_two_runs_have_a_process_each_and_the_ledger_is_given_back_at_the_end(si
     site.show("second", "ended")
     site.loop.turn()
     assert site.idles == 1
+
+
+def test_an_answer_that_the_host_takes_no_more_ends_no_member(site: Site) -> None:
+    # Given: a run that ended while its offer was looked at
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    site.host.refused = "run lungs: has stopped"
+    site.show("lungs", "waiting")
+    # When
+    site.loop.turn()
+    # Then
+    assert [(each.run, each.stopped) for each in site.processes] == [("retina", False)]
+    site.host.refused = None
+    site.show("liver", "waiting")
+    site.loop.turn()
+    assert site.host.told[-1] == ("liver", "accepted", "")
+
+
+def test_nobody_works_while_another_offers_files_are_fetched(site: Site) -> None:
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    assert [each.stopped for each in site.processes] == [False]
+    site.policy = "ask"
+    site.show("retina", updates=11)
+    site.loop.turn()
+    assert site.working == []
+
+
+def test_an_offer_whose_key_was_confirmed_is_looked_at_anew(site: Site) -> None:
+    site.policy = "refuse"
+    site.show("retina")
+    site.loop.turn()
+    site.policy = "accept"
+    site.loop.turn()
+    assert site.host.told == [("retina", "refused", "policy")]
+    forget_look(site.state.run("retina"))
+    site.loop.turn()
+    assert site.host.told[-1] == ("retina", "accepted", "")

@@ -70,8 +70,11 @@ def test_a_policy_that_names_all_that_is_asked_accepts(known: Looked) -> None:
     assert judged(known, policy).answer is PolicyWord.ACCEPT
 
 
-def test_a_name_whose_key_nobody_has_confirmed_is_taken_by_a_person_alone(known: Looked) -> None:
-    new = replace(known, standing=KeyStanding.NEW)
+@pytest.mark.parametrize("standing", [KeyStanding.NEW, KeyStanding.SEEN])
+def test_a_name_whose_key_nobody_has_confirmed_is_taken_by_a_person_alone(
+    known: Looked, standing: KeyStanding
+) -> None:
+    new = replace(known, standing=standing)
     assert judged(new, WITHIN).answer is PolicyWord.ACCEPT  # "*": whoever it is
     named = Policy(accept="within", researchers=("Dr. Ada Weiß",))
     assert judged(new, named).answer is PolicyWord.REFUSE

@@ -1,0 +1,163 @@
+"""What strangers and researchers reach by the routes of runs, and what of it is written down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socketserver
+import threading
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from fastapi import Depends, FastAPI, HTTPException
+from fastapi.security import HTTPAuthorizationCredentials
+from tacit_services.federation.audit_log import AuditLog
+from tacit_services.federation.federation_rest import PEOPLE, bearer, create_app, run_routes
+from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.people import Person, Right
+from tacit_services.federation.run_desk import RunDesk
+from tacit_services.federation.run_proxy import RunProxy
+from tacit_services.federation.run_records import RunRecord, RunRecords
+from tacit_services.federation.run_sockets import RunSockets
+from tacit_services.federation.submissions import Submissions
+from tacit_services.federation.supervisor import Supervisor
+
+from tacit.errors import ServiceError
+from tests.unit.federation.test_supervisor import PRINT, Asked, Process, Rules
+
+PEOPLE_HERE = {
+    "adas": Person("ada", Right.RESEARCHER, since=0.0),
+    "bobs": Person("bob", Right.RESEARCHER, since=0.0),
+    "eves": Person("eve", Right.READER, since=0.0),
+}
+
+
+def person(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(PEOPLE)]) -> Person:
+    """Return who asks, by their token."""
+    known = PEOPLE_HERE.get(bearer(credentials))
+    if known is None:
+        raise HTTPException(401, "the token is missing or wrong")
+    return known
+
+
+class House:
+    """A host's desk with a run of ada's, whose aggregator answers with what it was asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.records = RunRecords(folder / "runs")
+        self.records.add(RunRecord("retina", PRINT, "ada", 1.0, 1, 1, 60.0, 100, "training"))
+        self.rules = Rules()
+        self.sockets = RunSockets(folder / "runs")
+        supervisor = Supervisor(self.records, self.rules, Asked(), lambda _: Process(), 2)
+        pool = FilePool(folder / "files")
+        submissions = Submissions(self.records, pool, folder / "code")
+        audit = AuditLog(folder / "audit.jsonl")
+        self.desk = RunDesk(self.records, supervisor, submissions, pool, audit, lambda each: each)
+        self.app: FastAPI = create_app([run_routes(self.desk, RunProxy(self.sockets), person)], [])
+        self.asked: list[str] = []
+
+    def audited(self) -> list[dict[str, Any]]:
+        """Return the lines of the audit log."""
+        path = self.folder / "audit.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines]
+
+    def ask(
+        self, method: str, path: str, token: str = "", length: int = 0, read: bool = True
+    ) -> int:
+        """Ask as a client at this machine does; returns the status. read: whether a body comes."""
+        headers = [(b"host", b"127.0.0.1"), (b"content-length", str(length).encode())]
+        headers.append((b"authorization", f"Bearer {token}".encode()))
+        scope = {
+            "type": "http", "method": method, "path": path, "raw_path": path.encode(),
+            "query_string": b"", "headers": headers, "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 443), "scheme": "https", "http_version": "1.1",
+        }  # fmt: skip
+        statuses: list[int] = []
+        came: list[bool] = []  # whether the body has
+
+        async def receive() -> dict[str, Any]:
+            assert read, "the body is waited for"
+            if came:
+                await asyncio.Event().wait()  # the client stays
+            came.append(True)
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                statuses.append(message["status"])
+
+        asyncio.run(self.app(scope, receive, send))
+        (status,) = statuses
+        return status
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    house = House(tmp_path)
+
+    class Aggregator(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            house.asked.append(self.rfile.readline().decode().rsplit(" ", 1)[0])
+            while self.rfile.readline().strip():
+                pass
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+
+    with socketserver.UnixStreamServer(str(house.sockets.path("retina")), Aggregator) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield house
+        server.shutdown()
+        thread.join()
+    house.sockets.close()
+
+
+def test_a_strangers_offer_is_refused_before_it_is_read(house: House) -> None:
+    assert house.ask("POST", "/v1/runs", "nobodys", length=1 << 22, read=False) == 401
+
+
+def test_what_a_researcher_asks_of_their_run_is_written_down(house: House) -> None:
+    assert house.ask("POST", "/v1/runs/retina/halt", "adas") == 200
+    assert house.asked == ["POST /v1/halt"]
+    (line,) = house.audited()
+    assert (line["who"], line["run"], line["path"]) == ("ada", "retina", "halt")
+
+
+@pytest.mark.parametrize("token", ["bobs", "eves", "nobodys"])
+def test_nobody_else_changes_a_run(house: House, token: str) -> None:
+    assert house.ask("POST", "/v1/runs/retina/halt", token) in (401, 403, 404)
+    assert (house.asked, house.audited()) == ([], [])
+
+
+@pytest.mark.parametrize("path", ["../metrics", "x/../../metrics", "./status", "/status", ".."])
+def test_a_path_that_leads_out_of_the_interface_is_not_passed_on(house: House, path: str) -> None:
+    assert house.ask("GET", f"/v1/runs/retina/{path}", "adas") == 404
+    assert house.asked == []
+
+
+@pytest.mark.parametrize("path", ["status?x=1", "status#x", "sta\ttus", "st atus"])
+def test_a_path_is_one_path_whatever_it_contains(house: House, path: str) -> None:
+    assert house.ask("GET", f"/v1/runs/retina/{path}", "adas") == 200
+    (asked,) = house.asked
+    assert asked.startswith("GET /v1/st")
+    assert not set("?# \r\n").intersection(asked.removeprefix("GET "))
+
+
+def test_an_answer_is_followed_again_where_the_broker_was_silent(house: House) -> None:
+    silent = [False, True]  # taken from the end
+
+    def once(run: str, member: str) -> None:
+        if silent.pop():
+            raise ServiceError("broker: no answer")
+        Rules.open(house.rules, run, member)
+
+    house.rules.open = once  # type: ignore[method-assign]
+    content = {"fingerprint": PRINT, "answer": "accepted", "reason": ""}
+    with pytest.raises(ServiceError):
+        house.desk.answer("retina", "edge-3", content)
+    house.desk.answer("retina", "edge-3", content)
+    assert ("retina", "edge-3") in house.rules.opened
+    assert [line["did"] for line in house.audited()] == ["accepted"]

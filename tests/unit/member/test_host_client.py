@@ -1,0 +1,125 @@
+"""What a hostile host answers: a member reads a bounded part of it, and believes no name."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from tacit_services.enrollment import certificates
+from tacit_services.member.host_client import MOST_OFFER, HostClient
+from tacit_services.transport.tls import Tls
+
+from tacit.errors import ConfigError, ServiceError
+
+PRINT = "a" * 64
+
+
+class HostileHost(ThreadingHTTPServer):
+    """A server that answers everything with `content`; None: with bytes without end."""
+
+    content: bytes | None = b"[]"
+    status = 200
+    headers: dict[str, str] = {}  # noqa: RUF012 (each test sets its own)
+    sent = 0
+
+
+class _Answer(BaseHTTPRequestHandler):
+    server: HostileHost
+
+    def do_GET(self) -> None:
+        self.send_response(self.server.status)
+        for name, value in self.server.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.server.content is not None:
+            self.wfile.write(self.server.content)
+            return
+        try:
+            while True:
+                self.server.sent += self.wfile.write(bytes(1 << 16))
+        except OSError:
+            return
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def host() -> Iterator[HostileHost]:
+    server = HostileHost(("127.0.0.1", 0), _Answer)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def client(host: HostileHost, tmp_path: Path) -> Iterator[HostClient]:
+    key = certificates.new_key()
+    (tmp_path / "key").write_bytes(certificates.key_pem(key))
+    (tmp_path / "ca").write_bytes(certificates.pem(certificates.authority(key, "authority")))
+    tls = Tls(tmp_path / "ca", tmp_path / "ca", tmp_path / "key")
+    with HostClient(f"http://127.0.0.1:{host.server_address[1]}", tls) as client:
+        yield client
+
+
+@pytest.mark.parametrize(
+    "run", ["../../x", "/tmp/x", "..", "", "a/b", "a\0b", "x" * 65, "a\x1b[2J", "a\n"]
+)
+def test_a_name_that_leads_elsewhere_is_no_runs(
+    host: HostileHost, client: HostClient, run: str
+) -> None:
+    host.content = json.dumps([{"run": run, "fingerprint": PRINT, "state": "offered"}]).encode()
+    with pytest.raises(ServiceError, match="not a federation's answer"):
+        client.offers()
+
+
+def _fetch(client: HostClient, folder: Path) -> None:
+    client.fetch("retina", PRINT, folder / "net.json", 1 << 20)
+
+
+@pytest.mark.parametrize(
+    "ask", [lambda client, _: client.offers(), lambda client, _: client.offer("retina"), _fetch]
+)
+def test_an_answer_without_end_is_not_waited_for(
+    host: HostileHost, client: HostClient, tmp_path: Path, ask: Callable[[HostClient, Path], object]
+) -> None:
+    host.content = None
+    with pytest.raises((ServiceError, ConfigError)):
+        ask(client, tmp_path)
+    assert host.sent < 8 * MOST_OFFER  # what is on its way, and no more
+
+
+def test_a_small_answer_does_not_become_a_large_one(
+    host: HostileHost, client: HostClient, tmp_path: Path
+) -> None:
+    packed = gzip.compress(bytes(1 << 26))
+    host.content = packed
+    host.headers = {"Content-Encoding": "gzip"}
+    digest = hashlib.sha256(bytes(1 << 26)).hexdigest()
+    with pytest.raises(ConfigError, match="is not the file of the offer"):
+        client.fetch("retina", digest, tmp_path / "net.json", 1 << 27)
+    assert not (tmp_path / "net.json").exists()
+
+
+def test_a_refusal_writes_no_control_characters(host: HostileHost, client: HostClient) -> None:
+    host.status = 404
+    host.content = json.dumps({"detail": "gone\x1b[2J"}).encode()
+    with pytest.raises(ConfigError) as refused:
+        client.offer("retina")
+    assert "\x1b" not in str(refused.value)
+
+
+def test_a_redirection_is_not_followed(host: HostileHost, client: HostClient) -> None:
+    host.status = 302
+    host.headers = {"Location": "/v1/elsewhere"}
+    with pytest.raises(ConfigError, match="302"):
+        client.offer("retina")
