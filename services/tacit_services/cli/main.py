@@ -102,11 +102,8 @@ def _all_shown(arguments: list[str]) -> Iterator[list[str]]:
     if set(arguments) not in ({"--help", "--all"}, {"-h", "--all"}):
         yield arguments
         return
-    hidden = [
-        entry
-        for entry in (*app.registered_commands, *app.registered_groups)
-        if entry.hidden is True
-    ]
+    entries: list[Any] = [*app.registered_commands, *app.registered_groups]
+    hidden = [entry for entry in entries if entry.hidden is True]
     for entry in hidden:
         entry.hidden = False
     try:
