@@ -168,7 +168,7 @@ class FederationHost:
         )
         control = MemberControl(
             members, people, self._tokens, folder.authority, rules, self._authority,
-            settings.url, self._audit,
+            settings.url, self._audit, desk.revoked,
         )  # fmt: skip
         person = _person_of(people)
         app = create_app(

@@ -31,9 +31,13 @@ class MemberControl:
         authority: FederationAuthority,
         url: str,
         audit: AuditLog,
+        withdraw: Callable[[str], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """url: of this host, for the lines to give away."""
+        """url: of this host, for the lines to give away.
+
+        withdraw: takes a member's consents back.
+        """
         self._members = members
         self._people = people
         self._tokens = tokens
@@ -42,6 +46,7 @@ class MemberControl:
         self._authority = authority
         self._url = url
         self._audit = audit
+        self._withdraw = withdraw
         self._clock = clock
 
     def listed(self, by: Person) -> dict[str, Any]:
@@ -93,6 +98,7 @@ class MemberControl:
             raise Refused(404, str(error)) from error
         with self._certificates.locked():
             self._certificates.revoke(member.id)
+        self._withdraw(member.id)
         self._rules.disconnect(member.id)
         self._audit.add(by.name, "revoked", name=member.name, member=member.id)
         return self._shown(member)

@@ -129,6 +129,13 @@ class RunDesk:
         self._audit.add(member, answer, run=run, reason=reason)
         self._follow(run, member, answer)
 
+    def revoked(self, member: str) -> None:
+        """Take back every consent of a member that is none any more: no run counts on it."""
+        for record in self._records.all():
+            if member in record.consenting and not record.over:
+                gone = MemberAnswer("withdrawn", record.fingerprint, "unavailable", self._clock())
+                self._records.answer(record.name, member, gone)
+
     def _follow(self, run: str, member: str, answer: str) -> None:
         if answer == "accepted":
             self._supervisor.consented(run, member)

@@ -43,16 +43,22 @@ class Offered:
 class HostClient:
     """A connection to the host, as this member. Use it from one thread."""
 
-    def __init__(self, url: str, tls: Tls, proxies: Proxies = DIRECT) -> None:
+    def __init__(
+        self, url: str, tls: Tls, proxies: Proxies = DIRECT, *, public_web: bool = False
+    ) -> None:
         """proxies: which the host may be behind.
 
+        public_web: whether the host's HTTPS certificate is of an authority that the system trusts.
         Raises ConfigError for files of `tls` that cannot be used.
         """
         self._url = url
         self._proxies = proxies
+        trusted = tls.context()
+        if public_web:
+            trusted.load_default_certs()
         self._http = httpx.Client(
             base_url=url,
-            verify=tls.context(),
+            verify=trusted,
             timeout=_SECONDS,
             trust_env=False,
             proxy=proxies.url_before(url),

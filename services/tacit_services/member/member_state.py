@@ -35,7 +35,8 @@ class Membership:
 
     data: its rows, a path or module:name. dataset: the name of their ledger. rows: the public count
     that the owner states, or None for the offer's. policy: the owner's policy file, or None.
-    here: the folder that a module of the owner's is in.
+    here: the folder that a module of the owner's is in. public_web: whether the host's HTTPS
+    certificate is of an authority that the system trusts.
     """
 
     url: str
@@ -46,6 +47,7 @@ class Membership:
     rows: int | None = None
     policy: str | None = None
     here: str = "."
+    public_web: bool = False
 
     @property
     def number(self) -> int:

@@ -83,7 +83,11 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
         _check_policy(policy, membership, asked)
         logs.to_stderr("info")
         stop = stopping()
-        with HostClient(membership.url, state.tls, proxies) as host, ExitStack() as parts:
+        web = membership.public_web
+        with (
+            HostClient(membership.url, state.tls, proxies, public_web=web) as host,
+            ExitStack() as parts,
+        ):
             identity = Identities(state.folder / "identities", 0).acquire(1, stop)
             if identity is None:
                 return
@@ -140,7 +144,8 @@ def _begun(state: MemberState, asked: JoinOrder, proxies: Proxies) -> Membership
     policy = None if asked.policy is None else str(asked.policy.absolute())
     here = str(Path.cwd())
     dataset = asked.dataset or data
-    membership = Membership(url, identity, name, data, dataset, asked.rows, policy, here)
+    web = authority.public_web
+    membership = Membership(url, identity, name, data, dataset, asked.rows, policy, here, web)
     state.keep(membership)
     return membership
 

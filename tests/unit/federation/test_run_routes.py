@@ -161,3 +161,13 @@ def test_an_answer_is_followed_again_where_the_broker_was_silent(house: House) -
     house.desk.answer("retina", "edge-3", content)
     assert ("retina", "edge-3") in house.rules.opened
     assert [line["did"] for line in house.audited()] == ["accepted"]
+
+
+def test_no_run_counts_on_a_member_that_was_revoked(house: House) -> None:
+    content = {"fingerprint": PRINT, "answer": "accepted", "reason": ""}
+    for member in ("edge-3", "edge-4"):
+        house.desk.answer("retina", member, content)
+    house.desk.revoked("edge-3")
+    record = house.records.get("retina")
+    assert record is not None
+    assert (record.consenting, record.refusing) == (["edge-4"], [("edge-3", "unavailable")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -123,3 +124,30 @@ def test_a_redirection_is_not_followed(host: HostileHost, client: HostClient) ->
     host.headers = {"Location": "/v1/elsewhere"}
     with pytest.raises(ConfigError, match="302"):
         client.offer("retina")
+
+
+@pytest.mark.parametrize("public_web", [True, False])
+def test_a_host_with_a_certificate_of_the_world_is_believed_where_it_is_said(
+    host: HostileHost, client: HostClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    public_web: bool,
+) -> None:  # fmt: skip
+    # Given: an authority that is the system's, and the host's certificate of it
+    key = certificates.new_key()
+    world = certificates.authority(key, "world")
+    (tmp_path / "world").write_bytes(certificates.pem(world))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "world"))
+    shown = certificates.sign(world, key, "web", key.public_key(), 10, ["127.0.0.1"])
+    (tmp_path / "web").write_bytes(certificates.pem(shown) + certificates.key_pem(key))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "web")
+    host.socket = context.wrap_socket(host.socket, server_side=True)
+    tls = Tls(tmp_path / "ca", tmp_path / "ca", tmp_path / "key")
+    url = f"https://127.0.0.1:{host.server_address[1]}"
+    # When
+    with HostClient(url, tls, public_web=public_web) as member:
+        # Then
+        if public_web:
+            assert member.offers() == []
+        else:
+            with pytest.raises(ServiceError, match="certificate"):
+                member.offers()

@@ -1,0 +1,33 @@
+"""Withdrawal, while the member's own process cannot act on it."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from tests.helpers.federation import federation, run_file
+from tests.system.federation.test_federation import BY_POLICY, charges
+
+
+def test_a_withdrawal_holds_while_the_member_hangs(tmp_path: Path) -> None:
+    with federation(tmp_path, members=2) as (host, sites):
+        for site in sites:
+            site.join(host, BY_POLICY)
+        run = run_file(tmp_path, updates=20_000, epsilon=4.0)
+        host.tacit("submit", run, "--name", "long", "--federation", host.place)
+        host.wait_run("long", lambda stands: stands["applied"] > 10)
+        hanging = sites[0].joined
+        assert hanging is not None
+        hanging.send_signal(signal.SIGSTOP)
+        try:
+            told = sites[0].tacit("offers", "withdraw", "long", "--state", sites[0].state)
+            assert "nothing leaves from now on" in told
+            spent = charges(sites[0])
+            before = host.runs()["long"]["applied"]
+            host.wait_run("long", lambda stands: stands["applied"] > before + 20)
+            assert charges(sites[0]) == spent
+        finally:
+            hanging.send_signal(signal.SIGCONT)
+        host.wait_run(
+            "long", lambda stands: {"member": "Site 0", "reason": "declined"} in stands["refused"]
+        )
