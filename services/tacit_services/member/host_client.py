@@ -27,7 +27,7 @@ _NAME = re.compile(RUN.removeprefix("^").removesuffix("$"))
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
-class TooLargeError(ConfigError):
+class LongAnswerError(ConfigError):
     """An answer of the host that has more bytes than are taken."""
 
 
@@ -112,7 +112,7 @@ class HostClient:
     def _json(self, method: str, path: str) -> Any:
         try:
             return json.loads(self._asked(method, path))
-        except (ValueError, RecursionError, TooLargeError) as error:
+        except (ValueError, RecursionError, LongAnswerError) as error:
             raise ServiceError(f"{self._url}: not a federation's answer") from error
 
     def _asked(
@@ -125,7 +125,7 @@ class HostClient:
             for piece in answer.iter_raw():
                 content += piece
                 if len(content) > bound:
-                    raise TooLargeError(f"{self._url}: an answer has more than {bound:,} bytes")
+                    raise LongAnswerError(f"{self._url}: an answer has more than {bound:,} bytes")
         if not answer.is_success:
             self._refused(answer.status_code, bytes(content))
         return bytes(content)
