@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from tacit.errors import PolicyForbids
 from tacit.privacy.policy import ANYBODY, OfferTerms, Policy
+from tacit.shown import printable
 from tacit_services.member.consent import KeyStanding
 from tacit_services.member.looking import Looked
 from tacit_services.member.verdict import OfferVerdict, PolicyWord, RefusalKind
 
+_MOST = 500  # characters of a reason
 _KINDS = {"code": RefusalKind.CODE, "columns": RefusalKind.COLUMNS}
 
 
@@ -79,4 +81,5 @@ def _asked(looked: Looked, policy: Policy) -> OfferVerdict:
 
 
 def _refused(kind: RefusalKind, reason: str) -> OfferVerdict:
-    return OfferVerdict(PolicyWord.REFUSE, kind, reason)
+    # It repeats words of the offer, and is for a terminal and a log.
+    return OfferVerdict(PolicyWord.REFUSE, kind, printable(reason, _MOST))

@@ -16,7 +16,7 @@ from tacit_services.member.verdict import OfferVerdict, PolicyWord, RefusalKind
 from tacit.config.site import Site
 from tacit.privacy.accounting import Lifetime, Spend
 from tacit.privacy.policy import Policy
-from tests.helpers.offered import federations_run, fetched, packed, table
+from tests.helpers.offered import changed, federations_run, fetched, packed, table
 from tests.unit.offers.test_packing import KINDS, offered, with_code
 
 WITHIN = Policy(accept="within")
@@ -161,3 +161,23 @@ def test_a_file_that_was_changed_at_the_host_is_unavailable(tmp_path: Path) -> N
     verdict = judged(seen, WITHIN)
     assert (verdict.answer, verdict.kind) == (PolicyWord.REFUSE, RefusalKind.UNAVAILABLE)
     assert "model.graph.json" in verdict.reason
+
+
+def test_a_reason_is_one_line_that_a_terminal_shows(tmp_path: Path) -> None:
+    # Given: a column whose name writes a line of its own
+    (tmp_path / "researcher").mkdir()
+    honest = packed(tmp_path / "researcher", federations_run())
+    hostile = "age\x1b[2J\nretina accepted"
+    columns = [
+        [hostile if name == "age" else name, keys]
+        for name, keys in honest.offer.file["data"]["columns"]
+    ]
+    file = honest.offer.file | {"data": honest.offer.file["data"] | {"columns": columns}}
+    site = Site(3, table(tmp_path / "mine.csv", 300, 5))
+    folder = fetched(honest, tmp_path / "member")
+    # When
+    seen = look(changed(honest.offer, file=file), folder, site, KeyStanding.KNOWN)
+    verdict = judged(seen, Policy(columns=("dose", "ill")))
+    # Then
+    assert verdict.kind is RefusalKind.COLUMNS
+    assert verdict.reason.isprintable()
