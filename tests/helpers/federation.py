@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import pty
 import random
 import shlex
 import subprocess
@@ -192,6 +193,18 @@ class Member(Machine):
             (self.folder / "policy.toml").write_text(policy)
             words += ["--policy", str(self.folder / "policy.toml"), "--yes"]
         self.joined = self.start("join.log", *words)
+
+    def join_at_terminal(self, host: Host) -> int:
+        """Join with nobody's policy, at a terminal; returns the descriptor to type at."""
+        ours, theirs = pty.openpty()
+        words = [*host.join_words(), "--data", str(self.rows), "--state", str(self.state)]
+        with (self.folder / "join.log").open("ab") as out:
+            self.joined = subprocess.Popen(
+                _command(*words), env=self._environment(), cwd=self.folder, stdout=out,
+                stderr=out, stdin=theirs, start_new_session=True,
+            )  # fmt: skip
+        self.processes.append(self.joined)
+        return ours
 
     @property
     def identity(self) -> str:

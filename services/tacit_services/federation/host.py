@@ -29,9 +29,10 @@ from fastapi.security import HTTPAuthorizationCredentials
 
 from tacit.errors import ConfigError
 from tacit_services.children.processes import Child, restart_if_dead, stopping
+from tacit_services.disk import files
 from tacit_services.enrollment.acl import aggregator_name
 from tacit_services.enrollment.authority import CA, CERTIFICATE, KEY, CertificateAuthority
-from tacit_services.enrollment.join_tokens import JoinTokens
+from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError
 from tacit_services.federation import federation_settings
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.broker import FederationBroker, certified
@@ -192,15 +193,28 @@ class FederationHost:
         parts.callback(door.close)
 
     def join_line(self) -> str:
-        """Return the line that lets members join: a new token of the settings' uses and hours."""
+        """Return the line that lets members join, by a token of the settings' uses and hours.
+
+        A host that is started again gives the same token while its time lasts.
+        """
         settings = self._folder.settings
-        now = time.time()
-        token = self._tokens.add(
-            f"serve-{int(now * 1000)}",
-            uses=settings.token_uses,
-            until=now + 3600 * settings.token_hours,
-        )
+        token = self._own_token()
         return f"tacit join {settings.url} --token {token} --ca {self._authority.pin()}"
+
+    def _own_token(self) -> str:
+        settings = self._folder.settings
+        path = self._folder.path / "members" / "join-token"
+        try:
+            token = path.read_text(encoding="ascii").strip()
+            self._tokens.check(token)
+            return token
+        except (OSError, UnicodeDecodeError, TokenRefusedError):
+            now = time.time()
+            name = f"serve-{int(now * 1000)}"
+            until = now + 3600 * settings.token_hours
+            token = self._tokens.add(name, uses=settings.token_uses, until=until)
+            files.write(path, f"{token}\n".encode(), files.SECRET)
+            return token
 
     def _aggregator(self, record: RunRecord) -> Child:
         """Return the process of a run's aggregator, not started."""

@@ -132,7 +132,7 @@ def leave(state: MemberState) -> str:
         state.leave()
     return (
         f"{membership.name} has left {membership.url}. The ledger of {membership.dataset} stays, "
-        "and remembers what was released: `tacit ledger list` shows it"
+        "and remembers what was released"
     )
 
 

@@ -16,7 +16,7 @@ from tacit_services.display.progress import SlowSteps
 from tacit_services.identity.ledger_loan import LifetimeBound
 from tacit_services.member.host_client import HostClient, Offered
 from tacit_services.member.judging import judged
-from tacit_services.member.look_record import LookRecord, note_shown
+from tacit_services.member.look_record import LookRecord
 from tacit_services.member.looking import look, with_rows
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.run_worker import site_of
@@ -37,16 +37,13 @@ class Judge:
         host: HostClient,
         state: MemberState,
         policy: Policy,
-        *,
-        ask: bool,
-        say: Callable[[str], None],
+        ask: Callable[[Offer, LookRecord], None],
     ) -> None:
-        """ask: whether there is somebody at the terminal. say: prints there."""
+        """ask: asks an owner who is at the terminal, and returns at once."""
         self._host = host
         self._state = state
         self._policy = policy
         self._ask = ask
-        self._say = say
 
     def may_work(self) -> bool:
         """Return whether the policy lets this member work at this hour, in local time."""
@@ -88,8 +85,8 @@ class Judge:
         if verdict.answer is PolicyWord.ACCEPT:
             with self._state.answering() as answers:
                 answers.record(offer, "accepted", by_policy=True)
-        elif verdict.answer is PolicyWord.ASK and self._ask:
-            self._ask_owner(offer, record)
+        elif verdict.answer is PolicyWord.ASK:
+            self._ask(offer, record)
         return record
 
     def _fetched(self, offered: Offered, folder: Path) -> Offer:
@@ -104,17 +101,6 @@ class Judge:
             left -= path.stat().st_size
         files.write(folder / OFFER, content, files.SECRET)
         return offer
-
-    def _ask_owner(self, offer: Offer, record: LookRecord) -> None:
-        """Show the screen, and enter what the owner answers at the terminal."""
-        note_shown(self._state.run(offer.run), record)
-        self._say(record.screen)
-        answer = input("Take part? yes, no, or later [later]: ").strip().lower()
-        with self._state.answering() as answers:
-            if answer in ("y", "yes"):
-                answers.record(offer, "accepted")
-            elif answer in ("n", "no"):
-                answers.record(offer, "declined")
 
 
 def _text(screen: Screen) -> str:

@@ -20,9 +20,12 @@ from tacit_services.member.becoming_member import joined
 from tacit_services.member.data_ledger import DataLedger
 from tacit_services.member.host_client import HostClient
 from tacit_services.member.judge import Judge
+from tacit_services.member.look_record import LookRecord
 from tacit_services.member.member_loop import MemberLoop
 from tacit_services.member.member_state import Membership, MemberState
+from tacit_services.member.owner_terminal import OwnerTerminal
 from tacit_services.member.worker_process import worker_process
+from tacit_services.offers.offer import Offer
 from tacit_services.settings import data_home, load_policy
 from tacit_services.signals import stopping
 from tacit_services.transport import pinned_authority
@@ -95,7 +98,8 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
             bound = LifetimeBound(policy.lifetime_epsilon, policy.lifetime_delta)
             ledger = DataLedger(identity, data_home(), bound)
             parts.callback(ledger.release)
-            judge = Judge(host, state, policy, ask=asked.ask, say=say)
+            terminal = OwnerTerminal(state, say)
+            judge = Judge(host, state, policy, terminal.ask if asked.ask else _nobody)
             make = partial(worker_process, state, membership, ledger)
             loop = MemberLoop(
                 host, state, judge.look, make, may_work=judge.may_work, idle=ledger.release
@@ -161,6 +165,10 @@ def _place(data: str) -> str:
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", data):
         return data
     raise ConfigError(f"--data {data}: no such file or folder")
+
+
+def _nobody(offer: Offer, record: LookRecord) -> None:
+    """Ask nobody: `tacit offers` answers."""
 
 
 def _check_policy(policy: Policy, membership: Membership, asked: JoinOrder) -> None:

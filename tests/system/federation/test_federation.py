@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -112,6 +113,20 @@ def test_an_owner_answers_by_hand(tmp_path: Path) -> None:
         assert summary["applied"] == 40
         log = (host.place / "audit.jsonl").read_text().splitlines()
         assert [json.loads(line)["did"] for line in log] == ["submitted", "accepted"]
+
+
+def test_only_what_is_typed_after_the_screen_is_an_answer(tmp_path: Path) -> None:
+    with federation(tmp_path, members=1) as (host, (site,)):
+        keyboard = site.join_at_terminal(host)
+        os.write(keyboard, b"yes\n")  # to nothing
+        run = run_file(tmp_path, count=1)
+        host.tacit("submit", run, "--name", "asked", "--federation", host.place)
+        host.wait(lambda: "Take part in 'asked'?" in site.text("join.log"))
+        os.write(keyboard, b"hm\n")
+        host.wait(lambda: site.text("join.log").count("Take part in 'asked'?") == 2)
+        assert host.runs()["asked"]["members"] == []
+        os.write(keyboard, b"yes\n")
+        host.wait_run("asked", lambda stands: stands["state"] == "ended")
 
 
 @pytest.mark.parametrize("changed", ["offer", "graph"])

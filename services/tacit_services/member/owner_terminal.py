@@ -1,0 +1,76 @@
+"""The owner at the terminal of `tacit join`, asked about one offer after the other.
+
+The questions have a thread of their own: a member goes on working while its owner thinks, and the
+owner may answer elsewhere meanwhile. What was typed before a question is no answer to it.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from collections.abc import Callable
+
+from tacit_services.member.look_record import LookRecord, note_shown
+from tacit_services.member.member_state import MemberState
+from tacit_services.offers.offer import Offer
+
+_WORDS = {"y": "accepted", "yes": "accepted", "n": "declined", "no": "declined"}
+_LATER = ("", "l", "later")
+
+
+class OwnerTerminal:
+    """Asks about offers, and enters what the owner answers."""
+
+    def __init__(
+        self, state: MemberState, say: Callable[[str], None], read: Callable[[str], str] = input
+    ) -> None:
+        """say: prints at the terminal. read: prints a prompt, returns a line or raises EOFError."""
+        self._state = state
+        self._say = say
+        self._read = read
+        self._waiting: queue.Queue[tuple[Offer, LookRecord]] = queue.Queue()
+        self._thread = threading.Thread(target=self._ask_all, name="owner", daemon=True)
+
+    def ask(self, offer: Offer, record: LookRecord) -> None:
+        """Ask about an offer, after those that wait already; returns at once."""
+        self._waiting.put((offer, record))
+        if not self._thread.is_alive():
+            self._thread.start()
+
+    def _ask_all(self) -> None:
+        while True:
+            try:
+                self.ask_now(*self._waiting.get())
+            except EOFError:  # the terminal has gone: `tacit offers` answers
+                return
+
+    def ask_now(self, offer: Offer, record: LookRecord) -> None:
+        """Show an offer and enter the answer; nothing where it was answered elsewhere meanwhile."""
+        if self._state.consents().to(offer) is not None:
+            return
+        note_shown(self._state.run(offer.run), record)
+        self._say(record.screen)
+        _drop_typed_ahead()
+        word = ""
+        while word not in _WORDS:
+            word = self._read(f"Take part in {offer.run!r}? yes, no or later: ").strip().lower()
+            if word in _LATER:
+                self._say(f"later: tacit offers accept {offer.run}, or decline")
+                return
+        with self._state.answering() as answers:
+            earlier = answers.to(offer)
+            if earlier is not None:
+                self._say(f"run {offer.run}: was answered elsewhere, so this answer is dropped")
+            elif _WORDS[word] == "accepted":
+                answers.record(offer, "accepted")
+            else:
+                answers.record(offer, "declined")
+
+
+def _drop_typed_ahead() -> None:
+    """Forget what was typed before the question."""
+    if sys.stdin.isatty():
+        import termios
+
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
