@@ -101,7 +101,10 @@ def revoke(
     """End the membership of NAME: it says nothing more, in any run."""
     with reached(federation, url, token_file, ca) as (_, client):
         revoked = client.post(f"/v1/members/revoke/{quote(name, safe='')}", {})
-    _say(revoked, as_json, f"{revoked['name']} ({revoked['id']}) is no member any more")
+    line = f"{revoked['name']} ({revoked['id']}) is no member any more"
+    if tokens := revoked["open_tokens"]:
+        line += f"; its machine may join anew by {', '.join(tokens)} (tacit members cancel NAME)"
+    _say(revoked, as_json, line)
 
 
 def _seconds(until: str | None) -> float | None:

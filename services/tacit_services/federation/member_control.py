@@ -101,7 +101,8 @@ class MemberControl:
         self._withdraw(member.id)
         self._rules.disconnect(member.id)
         self._audit.add(by.name, "revoked", name=member.name, member=member.id)
-        return self._shown(member)
+        tokens = [token.name for token in self._tokens.all() if token.left != 0]
+        return self._shown(member) | {"open_tokens": tokens}
 
     def _shown(self, member: Member) -> dict[str, Any]:
         heard = self._members.last_heard(member.id)

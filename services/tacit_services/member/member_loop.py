@@ -80,6 +80,8 @@ class MemberLoop:
             while not stop.wait(pause):
                 try:
                     self.turn()
+                    if pause > PERIOD:
+                        log.info("the host answers again")
                     pause = PERIOD
                 except ServiceError as error:
                     if pause <= PERIOD:

@@ -98,6 +98,7 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
             bound = LifetimeBound(policy.lifetime_epsilon, policy.lifetime_delta)
             ledger = DataLedger(identity, data_home(), bound)
             parts.callback(ledger.release)
+            say("waits for offers; the same command goes on after an end or a reboot")
             terminal = OwnerTerminal(state, say)
             judge = Judge(host, state, policy, terminal.ask if asked.ask else _nobody)
             make = partial(worker_process, state, membership, ledger)
