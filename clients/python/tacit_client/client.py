@@ -10,7 +10,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Self, TypeVar
 from urllib.parse import quote
 
@@ -245,23 +245,36 @@ class Client:
             response = self._http.get(path, params=query or None)
         return _parsed(self._checked(response), kind)
 
-    @contextmanager
-    def _reached(self) -> Iterator[None]:
-        try:
-            yield
-        except httpx.TransportError as error:
-            raise Unreachable(self._url, str(error) or type(error).__name__) from error
+    def _reached(self) -> AbstractContextManager[None]:
+        return reached(self._url)
 
     def _checked(self, response: httpx.Response) -> httpx.Response:
-        if response.is_success:
-            return response
-        try:
-            problem = response.json()
-            raise ApiError(response.status_code, str(problem["title"]), str(problem["detail"]))
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise ApiError(
-                response.status_code, response.reason_phrase, "not a tacit aggregator's answer"
-            ) from None
+        return checked(response, "a tacit aggregator")
+
+
+@contextmanager
+def reached(url: str) -> Iterator[None]:
+    """Raise Unreachable where `url` does not answer in the block."""
+    try:
+        yield
+    except httpx.TransportError as error:
+        raise Unreachable(url, str(error) or type(error).__name__) from error
+
+
+def checked(response: httpx.Response, server: str) -> httpx.Response:
+    """Return a response that is well.
+
+    Raises ApiError with its problem document, or that it is not an answer of `server`.
+    """
+    if response.is_success:
+        return response
+    try:
+        problem = response.json()
+        raise ApiError(response.status_code, str(problem["title"]), str(problem["detail"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ApiError(
+            response.status_code, response.reason_phrase, f"not {server}'s answer"
+        ) from None
 
 
 class _Paced(httpx.Client):

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import ssl
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
 
 import httpx
 from pydantic import BaseModel, ConfigDict
 
-from tacit_client.client import ApiError, Unreachable
+from tacit_client.client import ApiError, checked, reached
 
 _BLOCK = 1 << 20
 
@@ -182,23 +182,11 @@ class FederationClient:
             answer = self._http.request(method, path, **more)
         return self._checked(answer)
 
-    @contextmanager
-    def _reached(self) -> Iterator[None]:
-        try:
-            yield
-        except httpx.TransportError as error:
-            raise Unreachable(self._url, str(error) or type(error).__name__) from error
+    def _reached(self) -> AbstractContextManager[None]:
+        return reached(self._url)
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
-        if answer.is_success:
-            return answer
-        try:
-            content = answer.json()
-            raise ApiError(answer.status_code, str(content["title"]), str(content["detail"]))
-        except (ValueError, KeyError, TypeError, RecursionError):
-            raise ApiError(
-                answer.status_code, answer.reason_phrase, "not a federation's answer"
-            ) from None
+        return checked(answer, "a federation")
 
 
 def _run(content: Any) -> FederationRun:
