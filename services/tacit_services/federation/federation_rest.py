@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, FastAPI, Request, Response
 from fastapi.responses import FileResponse
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security import HTTPAuthorizationCredentials
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
@@ -20,6 +20,7 @@ from tacit_services.federation.file_pool import BadUpload, FilePool, NoRoom
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.members import Member
 from tacit_services.federation.people import Person, Right
+from tacit_services.federation.person_access import PERSON_TOKEN
 from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
 from tacit_services.federation.run_records import RunRecords
@@ -31,7 +32,6 @@ from tacit_services.transport.pinned_authority import PATH as AUTHORITY
 from tacit_services.transport.pinned_authority import FederationAuthority
 from tacit_services.transport.problems import document, documented, install, problem
 
-PEOPLE = HTTPBearer(auto_error=False, description="an operator's, researcher's or reader's token")
 OFFER_BYTES = 1 << 22
 _BINARY = "application/octet-stream"
 
@@ -124,7 +124,7 @@ def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) ->
         prefix="/v1/runs",
         tags=["people"],
         responses=documented(401, 403),
-        route_class=guarded(PEOPLE, check),
+        route_class=guarded(PERSON_TOKEN, check),
     )
     known = Depends(person)
 
@@ -271,8 +271,3 @@ def _large(method: str, path: str) -> int | None:
     if method == "POST" and path == "/v1/runs":
         return OFFER_BYTES
     return None
-
-
-def bearer(credentials: HTTPAuthorizationCredentials | None) -> str:
-    """Return the token that was shown; "" for none."""
-    return "" if credentials is None else credentials.credentials

@@ -24,7 +24,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI
 from fastapi.security import HTTPAuthorizationCredentials
 
 from tacit.errors import ConfigError
@@ -37,9 +37,7 @@ from tacit_services.federation import federation_settings
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.broker import FederationBroker, certified
 from tacit_services.federation.federation_rest import (
-    PEOPLE,
     authority_routes,
-    bearer,
     create_app,
     file_routes,
     member_routes,
@@ -53,6 +51,7 @@ from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.member_desk import MemberDesk, member_of_request
 from tacit_services.federation.members import Members
 from tacit_services.federation.people import People, Person
+from tacit_services.federation.person_access import PERSON_TOKEN, PersonAccess
 from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
 from tacit_services.federation.run_records import RunRecord, RunRecords
@@ -271,17 +270,12 @@ def _broker(folder: HostFolder, children: list[Child]) -> tuple[str, Rules]:
 
 def _person_of(people: People) -> Callable[..., Person]:
     """Return FastAPI's dependency that gives who asks, by their token; 401 for nobody's."""
+    access = PersonAccess(people)
 
     def person(
-        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(PEOPLE)],
+        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(PERSON_TOKEN)],
     ) -> Person:
-        known = people.person(bearer(credentials))
-        if known is None:
-            raise HTTPException(
-                401, "the token is missing or wrong (tacit: --token-file)",
-                {"WWW-Authenticate": "Bearer"},
-            )  # fmt: skip
-        return known
+        return access.person(credentials)
 
     return person
 

@@ -9,7 +9,9 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from tacit_services.federation.people import People, Person, Right
 
-PERSON_TOKEN = HTTPBearer(auto_error=False, description="the token of an invited person")
+PERSON_TOKEN = HTTPBearer(
+    auto_error=False, description="an operator's, researcher's or reader's token"
+)
 
 
 class PersonAccess:
@@ -32,7 +34,7 @@ class PersonAccess:
         if known is None:
             raise HTTPException(
                 401,
-                "the token is missing, wrong, or its time is over",
+                "the token is missing or wrong (tacit: --token-file)",
                 {"WWW-Authenticate": "Bearer"},
             )
         return known

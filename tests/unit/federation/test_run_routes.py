@@ -14,9 +14,10 @@ import pytest
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.security import HTTPAuthorizationCredentials
 from tacit_services.federation.audit_log import AuditLog
-from tacit_services.federation.federation_rest import PEOPLE, bearer, create_app, run_routes
+from tacit_services.federation.federation_rest import create_app, run_routes
 from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.people import Person, Right
+from tacit_services.federation.person_access import PERSON_TOKEN
 from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
 from tacit_services.federation.run_records import RunRecord, RunRecords
@@ -34,9 +35,11 @@ PEOPLE_HERE = {
 }
 
 
-def person(credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(PEOPLE)]) -> Person:
+def person(
+    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(PERSON_TOKEN)],
+) -> Person:
     """Return who asks, by their token."""
-    known = PEOPLE_HERE.get(bearer(credentials))
+    known = PEOPLE_HERE.get("" if credentials is None else credentials.credentials)
     if known is None:
         raise HTTPException(401, "the token is missing or wrong")
     return known
