@@ -23,7 +23,7 @@ from tacit_services.federation.people import Person, Right
 from tacit_services.federation.person_access import PERSON_TOKEN
 from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
-from tacit_services.federation.run_records import RunRecords
+from tacit_services.federation.run_records import Answered, Reason, RunRecords
 from tacit_services.federation.submissions import Refused
 from tacit_services.transport.bearer import guarded
 from tacit_services.transport.http_pace import Pace
@@ -41,8 +41,8 @@ class Answering(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     fingerprint: str = Field(pattern="^[0-9a-f]{64}$")
-    answer: Literal["accepted", "declined", "withdrawn", "refused"]
-    reason: Literal["", "policy", "code", "column names", "declined", "unavailable"] = ""
+    answer: Answered
+    reason: Reason = ""
 
 
 class Stopping(BaseModel):

@@ -157,11 +157,13 @@ class FederationHost:
         parts.callback(rules.stop)
         records = RunRecords(path / "runs")
         self._sockets = sockets = parts.enter_context(closing(RunSockets(path / "runs")))
-        supervisor = Supervisor(records, rules, sockets, self._aggregator, settings.parallel)
+        supervisor = Supervisor(
+            records, rules, sockets, self._aggregator, settings.parallel,
+            lambda: members.roster().asked,
+        )  # fmt: skip
         pool = FilePool(path / "files")
         submissions = Submissions(records, pool, path / "code")
-        names = _Names(members)
-        desk = RunDesk(records, supervisor, submissions, pool, self._audit, names.of)
+        desk = RunDesk(records, supervisor, submissions, pool, self._audit, members.roster)
         self._authority = FederationAuthority(
             (folder.authority.folder / CA).read_text(encoding="ascii"),
             public_web=settings.certificate is not None,
@@ -244,18 +246,6 @@ class FederationHost:
         if self._folder.settings.data is not None:
             variables["TACIT_DATA"] = str(self._folder.settings.data)
         return Child(f"run {run}", ["tacit", "aggregator"], variables, place / "aggregator.log")
-
-
-class _Names:
-    """The names that people know of members."""
-
-    def __init__(self, members: Members) -> None:
-        self._members = members
-
-    def of(self, member: str) -> str:
-        """Return the name of a member's id; the id where nobody has it."""
-        entry = self._members.get(member)
-        return member if entry is None else entry.name
 
 
 def _broker(folder: HostFolder, children: list[Child]) -> tuple[str, Rules]:

@@ -156,6 +156,7 @@ class Submissions:
             edges.min or edges.count,
             edges.wait,
             definition.run.updates,
+            grace=edges.grace,
         )
 
 
