@@ -18,6 +18,8 @@ from tacit_services.federation.run_standing import standing
 from tacit_services.federation.submissions import Refused, Submissions
 from tacit_services.federation.supervisor import Supervisor
 
+_NO_AGGREGATOR = "run {run!r}: does not train now; `tacit results` has what it has trained"
+
 
 class RunDesk:
     """The desk at which runs are submitted, answered, begun and stopped."""
@@ -63,6 +65,11 @@ class RunDesk:
             raise Refused(404, f"run {run[:64]!r}: there is none of this name")
         return record
 
+    def training(self, run: str, by: Person) -> None:
+        """Check that a run which `by` may see has an aggregator to ask. Raises Refused."""
+        if self.run(run, by).state != "training":
+            raise Refused(404, _NO_AGGREGATOR.format(run=run))
+
     def stop(self, run: str, by: Person, reason: str) -> dict[str, Any]:
         """End a run; with its results where it trains. Raises Refused."""
         record = self._changed_by(run, by)
@@ -83,6 +90,7 @@ class RunDesk:
     def passed_on(self, run: str, by: Person, path: str) -> None:
         """Enter that `by` changes a run by its own interface. Raises Refused."""
         record = self._changed_by(run, by)
+        self.training(run, by)
         self._audit.add(by.name, "asked", run=record.name, path=path[:200])
 
     # -- members --
