@@ -154,7 +154,8 @@ class FederationClient:
     def results(self, run: str, folder: Path) -> list[Path]:
         """Fetch a run's results into `folder`, which is made; returns the files.
 
-        Files of its offer, as a frozen network, come with them: who uses the model needs them.
+        Files of its offer, as a frozen network, come with them, in the folder `offer` of it: who
+        uses the model needs them.
         """
         listed = self._asked("GET", f"{_path(run)}/results").json()
         folder.mkdir(parents=True, exist_ok=True)
@@ -162,7 +163,7 @@ class FederationClient:
             self._fetched(f"{_path(run)}/results/{item['file']}", str(item["file"]), folder)
             for item in listed
         ]
-        return files + self.offered_files(run, folder) if files else []
+        return files + self.offered_files(run, folder / "offer") if files else []
 
     def offer(self, run: str) -> dict[str, Any]:
         """Return a run's offer, as its researcher signed it and its members see it."""
@@ -170,15 +171,11 @@ class FederationClient:
         return content
 
     def offered_files(self, run: str, folder: Path) -> list[Path]:
-        """Fetch the files that members fetch with a run's offer into `folder`, under their names.
-
-        What has one of these names already stays.
-        """
+        """Fetch the files that members fetch with a run's offer into `folder`, by their names."""
         files = self.offer(run)["files"]
         return [
             self._fetched(f"{_path(run)}/files/{digest}", str(name), folder)
             for name, digest in files.items()
-            if not (folder / name).exists()
         ]
 
     def get(self, path: str) -> Any:
