@@ -140,7 +140,8 @@ async function follow() {
     for await (const status of events("/v1/events")) look(status).catch(() => {});
   } catch (error) {
     if (error instanceof Refused && error.status === 401) return locked();
-    lost(error instanceof Refused ? error.message : "The aggregator does not answer. What you see is what it last said; this page goes on trying.");
+    const why = error instanceof Refused ? error.message : "The aggregator does not answer";
+    lost(`${why}. What you see is what it last said; this page goes on trying.`);
   }
   setTimeout(follow, AGAIN);
 }
