@@ -27,7 +27,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI
 from fastapi.security import HTTPAuthorizationCredentials
 
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, TacitError
 from tacit_services.children.processes import Child, restart_if_dead, stopping
 from tacit_services.disk import files
 from tacit_services.enrollment.acl import aggregator_name
@@ -50,6 +50,7 @@ from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.member_desk import MemberDesk, member_of_request
 from tacit_services.federation.members import Members
+from tacit_services.federation.page.host_page import host_pages
 from tacit_services.federation.people import People, Person
 from tacit_services.federation.person_access import PERSON_TOKEN, PersonAccess
 from tacit_services.federation.run_desk import RunDesk
@@ -67,6 +68,7 @@ from tacit_services.transport.front_door import FrontDoor
 from tacit_services.transport.pinned_authority import FederationAuthority
 
 log = logging.getLogger("tacit.federation")
+_SWEEP_SECONDS = 3600.0  # between two looks for uploads that no run names
 WEB = "enrollment"  # the folder of the HTTPS server's certificate, as of tacit pki
 
 
@@ -126,12 +128,14 @@ def serve(
         parts.callback(store.close)  # once its server was stopped
         interrupted = parts.enter_context(stopping(children))
         host = FederationHost(folder, store, children, parts)
+        federation_settings.note_served(path, folder.settings)
         say(f"federation {path}: {folder.settings.url}/")
         if new_token:
             say(host.join_line())
         while not interrupted.wait(1.0):
             for child in children:
                 restart_if_dead(child)
+            host.sweep()
 
 
 class FederationHost:
@@ -157,11 +161,14 @@ class FederationHost:
         parts.callback(rules.stop)
         records = RunRecords(path / "runs")
         self._sockets = sockets = parts.enter_context(closing(RunSockets(path / "runs")))
-        supervisor = Supervisor(records, rules, sockets, self._aggregator, settings.parallel)
-        pool = FilePool(path / "files")
-        submissions = Submissions(records, pool, path / "code")
-        names = _Names(members)
-        desk = RunDesk(records, supervisor, submissions, pool, self._audit, names.of)
+        supervisor = Supervisor(
+            records, rules, sockets, self._aggregator, settings.parallel,
+            lambda: members.roster().asked,
+        )  # fmt: skip
+        self._pool = pool = FilePool(path / "files")
+        self._submissions = submissions = Submissions(records, pool, path / "code")
+        self._swept: float | None = None
+        desk = RunDesk(records, supervisor, submissions, pool, self._audit, members.roster)
         self._authority = FederationAuthority(
             (folder.authority.folder / CA).read_text(encoding="ascii"),
             public_web=settings.certificate is not None,
@@ -181,6 +188,7 @@ class FederationHost:
                 file_routes(pool, person),
                 result_routes(desk, records, person),
                 run_routes(desk, RunProxy(sockets), person),
+                *host_pages(),
             ),
             settings.names,
         )
@@ -199,6 +207,20 @@ class FederationHost:
         settings = self._folder.settings
         token = self._own_token()
         return f"tacit join {settings.url} --token {token} --ca {self._authority.pin()}"
+
+    def sweep(self) -> None:
+        """Remove old uploads that no run names; a look at most once an hour, and at the start."""
+        now = time.monotonic()
+        if self._swept is not None and now - self._swept < _SWEEP_SECONDS:
+            return
+        self._swept = now
+        try:
+            removed = self._pool.sweep(self._submissions.named())
+        except (TacitError, OSError, ValueError, KeyError) as error:
+            log.warning("uploads: %s; none was removed", error)
+            return
+        if removed:
+            log.info("%d uploads that no run names were removed", len(removed))
 
     def _own_token(self) -> str:
         settings = self._folder.settings
@@ -244,18 +266,6 @@ class FederationHost:
         if self._folder.settings.data is not None:
             variables["TACIT_DATA"] = str(self._folder.settings.data)
         return Child(f"run {run}", ["tacit", "aggregator"], variables, place / "aggregator.log")
-
-
-class _Names:
-    """The names that people know of members."""
-
-    def __init__(self, members: Members) -> None:
-        self._members = members
-
-    def of(self, member: str) -> str:
-        """Return the name of a member's id; the id where nobody has it."""
-        entry = self._members.get(member)
-        return member if entry is None else entry.name
 
 
 def _broker(folder: HostFolder, children: list[Child]) -> tuple[str, Rules]:

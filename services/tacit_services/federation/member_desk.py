@@ -19,7 +19,7 @@ from tacit.errors import ConfigError
 from tacit.shown import printable
 from tacit_services.enrollment import certificates, client_certificate
 from tacit_services.enrollment.authority import DAYS, RENEW_DAYS, CertificateAuthority, NameTaken
-from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError
+from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError, TooManyError
 from tacit_services.federation.members import Member, Members, NotAdmittedError
 from tacit_services.transport.bearer import guarded
 from tacit_services.transport.problems import document, documented
@@ -101,7 +101,8 @@ class MemberDesk:
 
         The same key may ask again, so an answer that was lost can be had again. Raises
         HTTPException. 403: the token is used up, expired or cancelled. 409: the name is taken, or
-        the member was revoked. 422: a signing request, or a name, that cannot be one.
+        the member was revoked. 422: a signing request, or a name, that cannot be one. 429: the
+        token has admitted many within an hour.
         """
         key = _requested(asked.csr)
         digest = certificates.key_digest(key)
@@ -111,6 +112,8 @@ class MemberDesk:
                 member = self._members.admit(
                     digest, asked.name, printable(asked.machine), printable(asked.version)
                 )
+            except TooManyError as error:
+                raise HTTPException(429, str(error), {"Retry-After": str(error.wait)}) from error
             except TokenRefusedError as error:
                 raise HTTPException(403, str(error)) from error
             except NotAdmittedError as error:
@@ -169,7 +172,7 @@ class MemberDesk:
             status_code=201,
             response_model=Joined,
             summary="Make a machine a member",
-            responses=documented(401, 403, 409, 411, 413, 422),
+            responses=documented(401, 403, 409, 411, 413, 422, 429),
         )
         def enroll(
             credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],

@@ -118,8 +118,14 @@ def _membership(
         say(
             f"{known.name} has joined {known.url} as {known.member}; its state is in {state.folder}"
         )
+    elif (again := _begun_again(state, known, asked, proxies)) is not None:
+        known = again
+        say(f"{known.name} has joined {known.url} again, as {known.member} as before")
     elif known.url != asked.url.rstrip("/"):
-        raise ConfigError(f"--state {state.folder}: is a membership at {known.url}")
+        raise ConfigError(
+            f"--state {state.folder}: is a membership at {known.url}; where that host has moved, "
+            "its new line (with --token and --ca) goes on"
+        )
     else:
         say(f"{known.name} ({known.member}) goes on at {known.url}")
     data = known.data if asked.data is None else _place(asked.data)
@@ -153,6 +159,29 @@ def _begun(state: MemberState, asked: JoinOrder, proxies: Proxies) -> Membership
     membership = Membership(url, identity, name, data, dataset, asked.rows, policy, here, web)
     state.keep(membership)
     return membership
+
+
+def _begun_again(
+    state: MemberState, known: Membership, asked: JoinOrder, proxies: Proxies
+) -> Membership | None:
+    """Join again with the key of before, where the host has moved.
+
+    Returns None where it has not, or no line is there to join by. Raises ConfigError where the host
+    at the new address is another one.
+    """
+    url = asked.url.rstrip("/")
+    if asked.token is None or asked.ca is None or url == known.url:
+        return None
+    authority = pinned_authority.fetched(url, asked.ca, proxies)
+    if state.tls.ca.read_text(encoding="ascii") != authority.ca:
+        raise ConfigError(
+            f"--state {state.folder}: is a membership at {known.url}, and {url} is another "
+            "federation; name another --state"
+        )
+    _, name = joined(state, url, asked.token, authority, None, proxies)
+    newest = replace(known, url=url, name=name, public_web=authority.public_web)
+    state.keep(newest)
+    return newest
 
 
 def _place(data: str) -> str:

@@ -148,3 +148,11 @@ def test_a_name_is_taken_while_its_run_is_checked(desk: Desk) -> None:
 def test_a_run_without_members_rows_is_refused(desk: Desk) -> None:
     with pytest.raises(Refused, match="its members' own"):
         desk.submit("digits", data={"dataset": "digits"})
+
+
+def test_every_file_that_a_run_names_is_known(desk: Desk) -> None:
+    test = desk.upload(b"a,y\n1,no\n2,yes\n")
+    spare = desk.upload(b"of no run")
+    desk.submit("retina", at_host={"public.csv": test}, test="public.csv")
+    assert desk.submissions.named() == {test}
+    assert spare not in desk.submissions.named()
