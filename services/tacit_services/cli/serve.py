@@ -87,6 +87,12 @@ def serve(
         float | None,
         typer.Option(min=0, envvar="TACIT_TOKEN_HOURS", help="hours that it is valid [24]"),
     ] = None,
+    certificate_days: Annotated[
+        float | None,
+        typer.Option(
+            min=0, envvar="TACIT_CERTIFICATE_DAYS", help="days of a member's certificate [365]"
+        ),
+    ] = None,
     log: Annotated[
         str | None, typer.Option(envvar="TACIT_LOG", help="debug, info or warning [info]")
     ] = None,
@@ -107,6 +113,7 @@ def serve(
         "parallel": parallel,
         "token_uses": token_uses,
         "token_hours": token_hours,
+        "certificate_days": certificate_days,
         "log": log,
     }
     if systemd:

@@ -78,7 +78,7 @@ def test_an_owner_withdraws_and_another_joins_while_a_run_trains(tmp_path: Path)
         assert "nothing leaves from now on" in said
         spent = charges(sites[0])
         stands = host.wait_run(
-            "long", lambda stands: {"member": "Site 0", "reason": "declined"} in stands["refused"]
+            "long", lambda stands: {"member": "Site 0", "reason": "withdrawn"} in stands["refused"]
         )
         before = stands["applied"]
         host.wait_run("long", lambda stands: stands["applied"] > before + 20)
