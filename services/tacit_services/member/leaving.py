@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tacit.errors import ConfigError, PrivacyError, ServiceError
@@ -62,22 +62,19 @@ def _alone(state: MemberState) -> Iterator[None]:
     """Be the one process that works here, after the end of the other one. Raises ConfigError."""
     deadline = time.monotonic() + _SECONDS
     pause = threading.Event()
-    while True:
-        try:
-            lock = state.locked()
-            lock.__enter__()
-            break
-        except ConfigError as error:
-            if time.monotonic() > deadline:
-                raise ConfigError(
-                    f"--state {state.folder}: process {state.worker()} still works there; nothing "
-                    "leaves any more; end it, then `tacit leave` again"
-                ) from error
-        pause.wait(_TICK)
-    try:
+    with ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(state.locked())
+                break
+            except ConfigError as error:
+                if time.monotonic() > deadline:
+                    raise ConfigError(
+                        f"--state {state.folder}: process {state.worker()} still works there; "
+                        "nothing leaves any more; end it, then `tacit leave` again"
+                    ) from error
+            pause.wait(_TICK)
         yield
-    finally:
-        lock.__exit__(None, None, None)
 
 
 def _told(state: MemberState, membership: Membership, proxies: Proxies) -> str:

@@ -149,7 +149,7 @@ def test_a_host_with_a_certificate_of_the_world_is_believed_where_it_is_said(
         if public_web:
             assert member.offers() == []
         else:
-            with pytest.raises(ServiceError, match="certificate"):
+            with pytest.raises(ServiceError, match="certificate is not the federation's"):
                 member.offers()
 
 
