@@ -40,6 +40,7 @@ from tacit_services.federation.federation_rest import (
     authority_routes,
     create_app,
     file_routes,
+    leaving_routes,
     member_routes,
     offer_routes,
     person_routes,
@@ -175,14 +176,15 @@ class FederationHost:
         )
         control = MemberControl(
             members, people, self._tokens, folder.authority, rules, self._authority,
-            settings.url, self._audit, desk.revoked,
+            settings.url, self._audit, desk.gone,
         )  # fmt: skip
         person = _person_of(people)
         app = create_app(
             (
                 authority_routes(self._authority),
-                MemberDesk(folder.authority, self._tokens, members).router(),
+                self._member_desk(members).router(),
                 offer_routes(desk, member_of_request(members)),
+                leaving_routes(control, member_of_request(members)),
                 person_routes(person),
                 member_routes(control, person),
                 file_routes(pool, person),
@@ -221,6 +223,10 @@ class FederationHost:
             return
         if removed:
             log.info("%d uploads that no run names were removed", len(removed))
+
+    def _member_desk(self, members: Members) -> MemberDesk:
+        days = self._folder.settings.certificate_days
+        return MemberDesk(self._folder.authority, self._tokens, members, days)
 
     def _own_token(self) -> str:
         settings = self._folder.settings

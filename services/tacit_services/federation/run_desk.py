@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.file_pool import FilePool
@@ -142,11 +142,14 @@ class RunDesk:
         self._audit.add(member, answer, run=run, reason=reason)
         self._follow(run, member, answer)
 
-    def revoked(self, member: str) -> None:
-        """Take back every consent of a member that is none any more: no run counts on it."""
+    def gone(self, member: str, reason: Literal["", "unavailable"]) -> None:
+        """Take back every consent of a member that is none any more: no run counts on it.
+
+        reason: "" where the member itself has taken them back.
+        """
         for record in self._records.all():
             if member in record.consenting and not record.over:
-                gone = MemberAnswer("withdrawn", record.fingerprint, "unavailable", self._clock())
+                gone = MemberAnswer("withdrawn", record.fingerprint, reason, self._clock())
                 self._records.answer(record.name, member, gone)
 
     def _follow(self, run: str, member: str, answer: str) -> None:

@@ -27,6 +27,14 @@ _NAME = re.compile(RUN.removeprefix("^").removesuffix("$"))
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
+class HostRefusesError(ConfigError):
+    """The host's answer that it refuses what was asked, by `status`; it gives a reason or none."""
+
+    def __init__(self, message: str, status: int, reasoned: bool) -> None:
+        super().__init__(message)
+        self.outcast = reasoned and status in (401, 403)  # it does not take us for a member
+
+
 class LongAnswerError(ConfigError):
     """An answer of the host that has more bytes than are taken."""
 
@@ -53,7 +61,8 @@ class HostClient:
         """
         self._url = url
         self._proxies = proxies
-        trusted = tls.context()
+        self._tls = tls
+        self._trusted = trusted = tls.context()
         if public_web:
             trusted.load_default_certs()
         self._http = httpx.Client(
@@ -75,12 +84,26 @@ class HostClient:
         """Close the connection. Idempotent."""
         self._http.close()
 
-    def offers(self) -> list[Offered]:
-        """Return the runs that are offered to this member. Raises ServiceError, ConfigError.
+    def show_newest(self) -> None:
+        """Show the certificate that lies in its file now, from the next connection on.
 
-        Each has a run's name, which is part of paths on this machine, and a fingerprint.
+        Raises ConfigError.
         """
-        content = self._json("GET", "/v1/offers")
+        self._tls.show_newest(self._trusted)
+
+    def offers(self) -> list[Offered]:
+        """Return the runs that are offered to this member.
+
+        Each has a run's name, which is part of paths on this machine, and a fingerprint. Raises
+        ConfigError where the host says that this is no member of its, and ServiceError for every
+        other answer and for none: asking again may help.
+        """
+        try:
+            content = self._json("GET", "/v1/offers")
+        except HostRefusesError as error:
+            if error.outcast:
+                raise
+            raise ServiceError(f"{error}; is it the host's address?") from error
         try:
             return [_offered(item) for item in content]
         except (TypeError, KeyError, ValueError) as error:
@@ -116,6 +139,10 @@ class HostClient:
         body = {"fingerprint": fingerprint, "answer": answer, "reason": reason}
         self._asked("PUT", f"/v1/offers/{run}/answer", body)
 
+    def leave(self) -> None:
+        """Tell the host that this machine is a member no more. Raises as `offers`."""
+        self._asked("POST", "/v1/leave", {})
+
     def _json(self, method: str, path: str) -> Any:
         try:
             return json.loads(self._asked(method, path))
@@ -141,11 +168,13 @@ class HostClient:
         """Raise what an error answer means: ServiceError where asking again may help."""
         try:
             why = printable(str(json.loads(content)["detail"]), 300)
+            reasoned = True
         except (ValueError, KeyError, TypeError, RecursionError):
             why = f"{status}, not a federation's answer"
+            reasoned = False
         if status >= 500 or status == 429:
             raise ServiceError(f"{self._url}: {why}")
-        raise ConfigError(f"{self._url}: {why}")
+        raise HostRefusesError(f"{self._url}: {why}", status, reasoned)
 
     @contextmanager
     def _reached(self) -> Iterator[None]:

@@ -9,6 +9,7 @@ are for the owner alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tacit.config.site import Site
 from tacit.datasets.own.table_file import names_in
 from tacit.errors import OwnersError, TacitError
 from tacit.models import Model
-from tacit.privacy.accounting import Lifetime
+from tacit.privacy.accounting import Lifetime, Spend
 from tacit_services.display.progress import SlowSteps
 from tacit_services.identity import own_ledgers
 from tacit_services.member.consent import KeyStanding
@@ -96,12 +97,17 @@ def look(offer: Offer, folder: Path, site: Site, standing: KeyStanding) -> Looke
 
 
 def with_rows(
-    looked: Looked, home: Path, slow: SlowSteps, lifetime: Lifetime | None = None
+    looked: Looked,
+    home: Path,
+    slow: SlowSteps,
+    lifetime: Lifetime | None = None,
+    promised: Mapping[str, Spend] | None = None,
 ) -> Looked:
     """Return `looked` with every row read as the run will read it, and what it may cost the data.
 
-    home: the user's folder, where ledgers are. lifetime: the owner's bound on the data. Charges
-    nothing. Trouble with the rows is of kind unavailable.
+    home: the user's folder, where ledgers are. lifetime: the owner's bound on the data. promised:
+    what other runs may still spend of it, by run. Charges nothing. Trouble with the rows is of kind
+    unavailable.
     """
     definition = looked.definition
     if definition is None or looked.model is None or looked.trouble is not None:
@@ -118,7 +124,7 @@ def with_rows(
     except TacitError as error:
         return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, str(error)))
     history = () if data is None else data.history
-    cost = run_cost(definition, number, history, lifetime)
+    cost = run_cost(definition, number, history, lifetime, promised)
     return replace(looked, notes=tuple(notes), cost=cost)
 
 

@@ -16,6 +16,7 @@ from tacit.privacy.policy import Policy
 from tacit_services import logs
 from tacit_services.identity.folder import Identities
 from tacit_services.identity.ledger_loan import LifetimeBound
+from tacit_services.member import leaving
 from tacit_services.member.becoming_member import joined
 from tacit_services.member.data_ledger import DataLedger
 from tacit_services.member.host_client import HostClient
@@ -23,7 +24,9 @@ from tacit_services.member.judge import Judge
 from tacit_services.member.look_record import LookRecord
 from tacit_services.member.member_loop import MemberLoop
 from tacit_services.member.member_state import Membership, MemberState
+from tacit_services.member.own_certificate import OwnCertificate
 from tacit_services.member.owner_terminal import OwnerTerminal
+from tacit_services.member.run_diary import RunDiaries
 from tacit_services.member.worker_process import worker_process
 from tacit_services.offers.offer import Offer
 from tacit_services.settings import data_home, load_policy
@@ -81,17 +84,24 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
     state = MemberState(folder)
     proxies = Proxies.of_environment(os.environ)
     with state.locked():
+        if state.is_left:
+            raise ConfigError(f"--state {folder}: `tacit leave` was begun there; do it again")
         membership = _membership(state, asked, proxies, say)
+        certificate = OwnCertificate(state, membership, proxies)
+        certificate.check()
         policy = load_policy(None if membership.policy is None else Path(membership.policy))
         _check_policy(policy, membership, asked)
         logs.to_stderr("info")
         stop = stopping()
+        leaving.watch(state, stop)
         web = membership.public_web
         with (
             HostClient(membership.url, state.tls, proxies, public_web=web) as host,
             ExitStack() as parts,
         ):
-            identity = Identities(state.folder / "identities", 0).acquire(1, stop)
+            identity = Identities(
+                state.folder / "identities", 0, called=f"{membership.name} ({membership.member})"
+            ).acquire(1, stop)
             if identity is None:
                 return
             parts.callback(identity.close)
@@ -101,11 +111,18 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
             say("waits for offers; the same command goes on after an end or a reboot")
             terminal = OwnerTerminal(state, say)
             judge = Judge(host, state, policy, terminal.ask if asked.ask else _nobody)
-            make = partial(worker_process, state, membership, ledger)
+            make = partial(worker_process, state, membership, ledger, policy.hours)
             loop = MemberLoop(
-                host, state, judge.look, make, may_work=judge.may_work, idle=ledger.release
-            )
+                host, state, judge.look, make, RunDiaries(state, data_home()), fetch=judge.fetch,
+                before=partial(_renew, certificate, host), may_work=judge.may_work,
+                idle=ledger.release,
+            )  # fmt: skip
             loop.run(stop)
+
+
+def _renew(certificate: OwnCertificate, host: HostClient) -> None:
+    if certificate.renew():
+        host.show_newest()
 
 
 def _membership(
@@ -164,13 +181,15 @@ def _begun(state: MemberState, asked: JoinOrder, proxies: Proxies) -> Membership
 def _begun_again(
     state: MemberState, known: Membership, asked: JoinOrder, proxies: Proxies
 ) -> Membership | None:
-    """Join again with the key of before, where the host has moved.
+    """Join again with the key of before: its certificate has ended, or the host has moved.
 
-    Returns None where it has not, or no line is there to join by. Raises ConfigError where the host
-    at the new address is another one.
+    Returns None where neither is so, or no line is there to join by. Raises ConfigError where the
+    host at a new address is of another federation.
     """
     url = asked.url.rstrip("/")
-    if asked.token is None or asked.ca is None or url == known.url:
+    if asked.token is None or asked.ca is None:
+        return None
+    if url == known.url and not OwnCertificate(state, known, proxies).has_ended():
         return None
     authority = pinned_authority.fetched(url, asked.ca, proxies)
     if state.tls.ca.read_text(encoding="ascii") != authority.ca:
@@ -178,7 +197,7 @@ def _begun_again(
             f"--state {state.folder}: is a membership at {known.url}, and {url} is another "
             "federation; name another --state"
         )
-    _, name = joined(state, url, asked.token, authority, None, proxies)
+    _, name = joined(state, url, asked.token, authority, None, proxies, before=known.member)
     newest = replace(known, url=url, name=name, public_web=authority.public_web)
     state.keep(newest)
     return newest

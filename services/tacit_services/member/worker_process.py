@@ -15,9 +15,11 @@ _HTTPS = 443
 
 
 def worker_process(
-    state: MemberState, membership: Membership, ledger: DataLedger, run: str
+    state: MemberState, membership: Membership, ledger: DataLedger, hours: str | None, run: str
 ) -> Child:
     """Return the process that works in `run`, not started; the ledger is lent to it.
+
+    hours: of the owner's policy, in which it may work, or None for always.
 
     Raises TacitError where the rows cannot be read as the run reads them, or the ledger is in use.
     """
@@ -44,7 +46,7 @@ def worker_process(
     if membership.policy is not None:
         variables["TACIT_POLICY"] = membership.policy
     command = python_child.command(
-        "tacit_services.member.run_worker", str(state.folder), run, loan.text()
+        "tacit_services.member.run_worker", str(state.folder), run, loan.text(), hours or ""
     )
     log = folder / "worker.log"
     return Child(f"run {run}", command, variables, log, inherits=loan.descriptors)
