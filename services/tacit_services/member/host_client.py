@@ -28,11 +28,11 @@ _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
 class HostRefusesError(ConfigError):
-    """The host's answer that it refuses what was asked, by `status`; it gives a reason or none."""
+    """The host's answer, in its words, that it refuses what was asked."""
 
-    def __init__(self, message: str, status: int, reasoned: bool) -> None:
+    def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
-        self.outcast = reasoned and status in (401, 403)  # it does not take us for a member
+        self.outcast = status in (401, 403)  # it does not take us for a member
 
 
 class LongAnswerError(ConfigError):
@@ -103,7 +103,7 @@ class HostClient:
         except HostRefusesError as error:
             if error.outcast:
                 raise
-            raise ServiceError(f"{error}; is it the host's address?") from error
+            raise ServiceError(str(error)) from error
         try:
             return [_offered(item) for item in content]
         except (TypeError, KeyError, ValueError) as error:
@@ -117,11 +117,15 @@ class HostClient:
         return printable(str(content.get("version", "")), 40)
 
     def offer(self, run: str) -> bytes:
-        """Return the offer of a run, as the host keeps it: not checked. Raises as `offers`."""
+        """Return the offer of a run, as the host keeps it: not checked.
+
+        Raises ConfigError where the host refuses, in its words, ServiceError for any other answer
+        that is none of a federation's, and where there is none.
+        """
         return self._asked("GET", f"/v1/offers/{run}")
 
     def fetch(self, run: str, digest: str, path: Path, most: int) -> None:
-        """Fetch a file of an offer to `path`, whole and with this SHA-256. Raises as `offers`.
+        """Fetch a file of an offer to `path`, whole and with this SHA-256. Raises as `offer`.
 
         Raises ConfigError for other content, or more than `most` bytes: to ask again would not
         help.
@@ -135,12 +139,12 @@ class HostClient:
         files.write(path, content, files.SECRET)
 
     def answer(self, run: str, fingerprint: str, answer: str, reason: str = "") -> None:
-        """Tell the host what the owner answers. Raises as `offers`."""
+        """Tell the host what the owner answers. Raises as `offer`."""
         body = {"fingerprint": fingerprint, "answer": answer, "reason": reason}
         self._asked("PUT", f"/v1/offers/{run}/answer", body)
 
     def leave(self) -> None:
-        """Tell the host that this machine is a member no more. Raises as `offers`."""
+        """Tell the host that this machine is a member no more. Raises as `offer`."""
         self._asked("POST", "/v1/leave", {})
 
     def _json(self, method: str, path: str) -> Any:
@@ -152,7 +156,7 @@ class HostClient:
     def _asked(
         self, method: str, path: str, body: dict[str, str] | None = None, most: int = MOST_OFFER
     ) -> bytes:
-        """Return the body of an answer, which has at most `most` bytes. Raises as `offers`."""
+        """Return the body of an answer, which has at most `most` bytes. Raises as `offer`."""
         content = bytearray()
         with self._reached(), self._http.stream(method, path, json=body) as answer:
             bound = most if answer.is_success else MOST_OFFER
@@ -168,13 +172,13 @@ class HostClient:
         """Raise what an error answer means: ServiceError where asking again may help."""
         try:
             why = printable(str(json.loads(content)["detail"]), 300)
-            reasoned = True
-        except (ValueError, KeyError, TypeError, RecursionError):
-            why = f"{status}, not a federation's answer"
-            reasoned = False
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ServiceError(
+                f"{self._url}: {status}, not a federation's answer; is it the host's address?"
+            ) from error
         if status >= 500 or status == 429:
             raise ServiceError(f"{self._url}: {why}")
-        raise HostRefusesError(f"{self._url}: {why}", status, reasoned)
+        raise HostRefusesError(f"{self._url}: {why}", status)
 
     @contextmanager
     def _reached(self) -> Iterator[None]:

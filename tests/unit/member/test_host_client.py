@@ -122,7 +122,7 @@ def test_a_refusal_writes_no_control_characters(host: HostileHost, client: HostC
 def test_a_redirection_is_not_followed(host: HostileHost, client: HostClient) -> None:
     host.status = 302
     host.headers = {"Location": "/v1/elsewhere"}
-    with pytest.raises(ConfigError, match="302"):
+    with pytest.raises(ServiceError, match="302"):
         client.offer("retina")
 
 
