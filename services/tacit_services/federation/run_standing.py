@@ -16,40 +16,40 @@ _NAMED = 3  # members that a reason names; of more it says how many
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunStanding:
     """A state of the closed list, and why; "" where nothing is to be added."""
 
     state: RunStage
     why: str
 
 
-def standing(record: RunRecord, roster: Roster) -> Standing:
+def standing(record: RunRecord, roster: Roster) -> RunStanding:
     """Return how a run stands among these members."""
     if record.over:
-        return Standing(record.state, record.why)
+        return RunStanding(record.state, record.why)
     asked = _names(record.unanswered(roster.asked), roster)
     if record.state == "training":
         return _of_training(record, asked, roster)
     if record.consenting:
         why = record.why or f"{len(record.consenting)} of {record.needed} members have consented"
-        return Standing("waiting", f"{why}; no answer yet of {asked}" if asked else why)
+        return RunStanding("waiting", f"{why}; no answer yet of {asked}" if asked else why)
     if asked:
-        return Standing("offered", f"no answer yet of {asked}")
+        return RunStanding("offered", f"no answer yet of {asked}")
     if not roster.asked:
-        return Standing("offered", "nobody is a member yet")
-    return Standing("waiting", f"for another member or answer: {_gone(record, roster)}")
+        return RunStanding("offered", "nobody is a member yet")
+    return RunStanding("waiting", f"for another member or answer: {_gone(record, roster)}")
 
 
-def _of_training(record: RunRecord, asked: str, roster: Roster) -> Standing:
+def _of_training(record: RunRecord, asked: str, roster: Roster) -> RunStanding:
     if record.stopping:
-        return Standing("training", f"ends: {record.stopping}")
+        return RunStanding("training", f"ends: {record.stopping}")
     if not record.consenting:
         whom = f"for an answer of {asked}" if asked else "for another member or answer"
-        return Standing("waiting", f"{whom}: {_gone(record, roster)}")
+        return RunStanding("waiting", f"{whom}: {_gone(record, roster)}")
     if record.online == 0:
         names = _names(record.consenting, roster)
-        return Standing("waiting", f"for {names}: none is connected")
-    return Standing("training", "")
+        return RunStanding("waiting", f"for {names}: none is connected")
+    return RunStanding("training", "")
 
 
 def _gone(record: RunRecord, roster: Roster) -> str:
