@@ -1,4 +1,4 @@
-"""Starts one service (aggregator, edge, peer or party) in the current process.
+"""Starts one service in the current process: aggregator, edge, peer or party.
 
 Both ways to start a service end here: a command such as `tacit edge`, and a child process that is
 forked from a process which has the imports done already (children/preload.py). A service

@@ -22,6 +22,7 @@ from tacit_services.cli import (
     basis,
     check,
     conform,
+    doctor,
     export,
     federations,
     freeze,
@@ -46,6 +47,7 @@ from tacit_services.cli.data_folder import DataFolder, data_folder
 from tacit_services.cli.options import AsJson
 from tacit_services.extras import need
 from tacit_services.launch import INTERRUPTED, complain
+from tacit_services.versions import own_version
 
 _CODES = (
     "Exit codes: 0 ok, 1 failure, 2 usage, run file or setting, 3 data, "
@@ -216,13 +218,7 @@ def party() -> None:
 
 def version() -> None:
     """Show the version of tacit."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        typer.echo(f"tacit {installed('tacit')}")
-    except PackageNotFoundError:
-        typer.echo("tacit (from a source tree, not installed)")
+    typer.echo(f"tacit {own_version() or '(from a source tree, not installed)'}")
 
 
 def _leave_with_version(requested: bool) -> None:
@@ -273,6 +269,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
         (
             (serve.serve, "tacit serve clinic --listen 0.0.0.0:8443"),
             (member_commands.app, "tacit members invite ada --role researcher --federation clinic"),
+            (doctor.doctor, "tacit doctor https://host:8443"),
         ),
     ),
     (

@@ -23,6 +23,7 @@ from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError,
 from tacit_services.federation.members import Member, Members, NotAdmittedError
 from tacit_services.transport.bearer import guarded
 from tacit_services.transport.problems import document, documented
+from tacit_services.versions import own_version
 
 log = logging.getLogger("tacit.federation")
 VERSION_HEADER = "Tacit-Version"  # of a member's tacit, in its requests
@@ -64,6 +65,12 @@ class Authority(BaseModel):
     """The federation's certificate authority."""
 
     ca: str = Field(description="PEM; a machine that joins compares its SHA-256")
+
+
+class AboutHost(BaseModel):
+    """What a member may know of the host."""
+
+    version: str = Field(description="of its tacit")
 
 
 class MemberDesk:
@@ -126,7 +133,7 @@ class MemberDesk:
             return self._signed(member, key)
 
     def router(self) -> APIRouter:
-        """Return the routes `POST /v1/enroll`, `POST /v1/renew` and `GET /v1/ca`."""
+        """Return the routes `POST /v1/enroll`, `POST /v1/renew`, `GET /v1/host`, `GET /v1/ca`."""
         routes = APIRouter()
         # Not in an annotation: these are strings, which know no local name.
         known = Depends(member_of_request(self._members))
@@ -141,6 +148,15 @@ class MemberDesk:
         )
         def renew(request: Renewing, member: Member = known) -> Response:
             return document(self.renew(member, request.csr).model_dump(), 201)
+
+        @routes.get(
+            "/v1/host",
+            response_model=AboutHost,
+            summary="What a member may know of the host",
+            responses=documented(401, 403),
+        )
+        def host(_: Member = known) -> Response:
+            return document(AboutHost(version=own_version()).model_dump())
 
         @routes.get("/v1/ca", response_model=Authority, summary="The federation's authority")
         def authority() -> Response:
