@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.errors import ConfigError
-from tacit_services.cli.federations import Ca, FederationFolder
 from tacit_services.cli.join import StateFolder
 from tacit_services.cli.options import AsJson
 from tacit_services.cli.say import say
@@ -27,8 +26,13 @@ def doctor(
         str | None, typer.Argument(metavar="URL", help="a host: https://HOST:PORT [the member's]")
     ] = None,
     state: StateFolder = None,
-    ca: Ca = None,
-    federation: FederationFolder = None,
+    ca: Annotated[
+        str | None, typer.Option(metavar="sha256:…", envvar="TACIT_CA", help="of the join line")
+    ] = None,
+    federation: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", envvar="TACIT_FEDERATION", help="at a host: its folder"),
+    ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Look at what a member or a host needs: one line each, and what to do. Spends nothing.
