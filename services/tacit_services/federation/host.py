@@ -164,12 +164,12 @@ class FederationHost:
         self._sockets = sockets = parts.enter_context(closing(RunSockets(path / "runs")))
         supervisor = Supervisor(
             records, rules, sockets, self._aggregator, settings.parallel,
-            lambda: members.roster().asked,
+            lambda: members.roll().asked,
         )  # fmt: skip
         self._pool = pool = FilePool(path / "files")
         self._submissions = submissions = Submissions(records, pool, path / "code")
         self._swept: float | None = None
-        desk = RunDesk(records, supervisor, submissions, pool, self._audit, members.roster)
+        desk = RunDesk(records, supervisor, submissions, pool, self._audit, members.roll)
         self._authority = FederationAuthority(
             (folder.authority.folder / CA).read_text(encoding="ascii"),
             public_web=settings.certificate is not None,

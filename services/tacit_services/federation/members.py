@@ -67,7 +67,7 @@ class LastHeard:
     version: str
 
 
-class Roster:
+class MemberRoll:
     """Who is and was a member at one moment: read once, however often it is asked.
 
     asked: the ids of all who are shown offers, by number; of none that was revoked.
@@ -130,9 +130,9 @@ class Members:
         """Return everybody who ever was a member, by number."""
         return sorted(self._file.all(), key=lambda member: member.number)
 
-    def roster(self) -> Roster:
+    def roll(self) -> MemberRoll:
         """Return who is and was a member now."""
-        return Roster(self._file.all())
+        return MemberRoll(self._file.all())
 
     def get(self, identity: str) -> Member | None:
         """Return the member of this id; None: there is none. It may be revoked."""

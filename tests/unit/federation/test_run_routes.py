@@ -60,7 +60,7 @@ class House:
         submissions = Submissions(self.records, pool, folder / "code")
         audit = AuditLog(folder / "audit.jsonl")
         members = Members(folder / "members")
-        self.desk = RunDesk(self.records, supervisor, submissions, pool, audit, members.roster)
+        self.desk = RunDesk(self.records, supervisor, submissions, pool, audit, members.roll)
         self.app: FastAPI = create_app([run_routes(self.desk, RunProxy(self.sockets), person)], [])
         self.asked: list[str] = []
 
