@@ -6,7 +6,7 @@ import logging
 import os
 import re
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,7 +42,8 @@ _STRANGE = re.compile(r"[^A-Za-z0-9.-]+")
 class JoinOrder:
     """What was asked of `tacit join`; None: as before, or the default.
 
-    ask: whether there is somebody at a terminal to be asked.
+    ask: whether there is somebody at a terminal to be asked. page: where the owner's page is
+    served, or None.
     """
 
     url: str
@@ -55,6 +56,7 @@ class JoinOrder:
     policy: Path | None
     yes: bool
     ask: bool
+    page: str | None = None
 
 
 def default_state(url: str) -> Path:
@@ -108,6 +110,8 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
             bound = LifetimeBound(policy.lifetime_epsilon, policy.lifetime_delta)
             ledger = DataLedger(identity, data_home(), bound)
             parts.callback(ledger.release)
+            if asked.page is not None:
+                say(parts.enter_context(_page(asked.page, state)))
             say("waits for offers; the same command goes on after an end or a reboot")
             terminal = OwnerTerminal(state, say)
             judge = Judge(host, state, policy, terminal.ask if asked.ask else _nobody)
@@ -118,6 +122,12 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
                 idle=ledger.release,
             )  # fmt: skip
             loop.run(stop)
+
+
+def _page(address: str, state: MemberState) -> AbstractContextManager[str]:
+    from tacit_services.member.owner_page import owner_page  # its libraries are an extra's
+
+    return owner_page(address, state, data_home())
 
 
 def _renew(certificate: OwnCertificate, host: HostClient) -> None:

@@ -9,6 +9,7 @@ from tacit_services.children.processes import Child
 from tacit_services.member.data_ledger import DataLedger
 from tacit_services.member.member_state import Membership, MemberState
 from tacit_services.member.run_worker import definition_of
+from tacit_services.member.what_left import LEFT
 from tacit_services.offers.offer import OFFER
 
 _HTTPS = 443
@@ -40,6 +41,7 @@ def worker_process(
         "TACIT_IDENTITIES": str(folder / "identities"),
         "TACIT_IDENTITY": str(membership.number),
         "TACIT_HEALTH_FILE": str(folder / "health.json"),
+        "TACIT_LEFT_FILE": str(folder / LEFT),
         "TACIT_THREADS": "1",
         "OMP_NUM_THREADS": "1",
     }

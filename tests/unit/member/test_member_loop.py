@@ -103,7 +103,7 @@ class Site:
         self.working = [each.run for each in self.processes if not each.stopped]
         if self.fault is not None:
             raise self.fault
-        record = LookRecord(offered.fingerprint, self.policy, "policy", "too large an ε", "screen")
+        record = LookRecord(offered.fingerprint, self.policy, "policy", "too large an ε", ())
         record.keep(self.state.run(offered.run))
         if self.policy == "accept":
             self.accept(offered.run)
@@ -340,7 +340,7 @@ def test_a_damaged_diary_stops_no_other_run(site: Site) -> None:
     site.policy = "accept"
     site.show("old", "ended")
     site.state.run("old").joinpath("diary.json").write_text("{")
-    LookRecord(site.offers["old"].fingerprint, "ask", "", "", "screen").keep(site.state.run("old"))
+    LookRecord(site.offers["old"].fingerprint, "ask", "", "", ()).keep(site.state.run("old"))
     site.show("good")
     site.loop.turn()
     assert [process.run for process in site.processes] == ["good"]
