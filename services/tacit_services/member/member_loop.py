@@ -193,7 +193,9 @@ class MemberLoop:
         code = worker.code()
         if code is None:
             return
-        if 0 <= code < 128:  # its work is done, or it gave a reason: another start would not help
+        unanswered = code == ServiceError.exit_code  # the host was away when it started
+        if 0 <= code < 128 and not unanswered:
+            # Its work is done, or it gave a reason: another start would not help.
             del self._workers[run]
             self._done.add((run, offer.fingerprint))
             if code:

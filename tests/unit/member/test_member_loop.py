@@ -194,6 +194,16 @@ def test_a_process_that_dies_is_started_again_and_one_that_gives_a_reason_is_not
     assert (process.starts, len(site.processes)) == (2, 1)
 
 
+def test_a_process_that_found_no_host_at_its_start_is_started_again(site: Site) -> None:
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    (process,) = site.processes
+    process.ended = ServiceError.exit_code
+    site.loop.turn()
+    assert (process.starts, len(site.processes)) == (2, 1)
+
+
 def test_what_is_wrong_with_the_ledger_is_told_as_unavailable(site: Site) -> None:
     site.show("retina")
     site.accept("retina")
