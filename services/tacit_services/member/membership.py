@@ -101,7 +101,7 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
             say("waits for offers; the same command goes on after an end or a reboot")
             terminal = OwnerTerminal(state, say)
             judge = Judge(host, state, policy, terminal.ask if asked.ask else _nobody)
-            make = partial(worker_process, state, membership, ledger)
+            make = partial(worker_process, state, membership, ledger, proxies)
             loop = MemberLoop(
                 host, state, judge.look, make, may_work=judge.may_work, idle=ledger.release
             )
