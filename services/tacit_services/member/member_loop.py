@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -22,6 +23,7 @@ log = logging.getLogger("tacit.member")
 PERIOD = 1.0  # seconds between two looks at the host's list
 LONGEST = 30.0  # seconds, where the host does not answer
 OVER = ("ended", "stopped", "failed")
+_FAREWELL = 10  # looks at the list, within which the process of a run that is over ends by itself
 
 
 class RunProcess(Protocol):
@@ -67,6 +69,9 @@ class MemberLoop:
         self._idle = idle
         self._workers: dict[str, RunProcess] = {}
         self._done: set[tuple[str, str]] = set()  # consents whose process has ended for good
+        self._over: Counter[str] = (
+            Counter()
+        )  # looks since a run is over whose process has not ended
         self._unable: set[tuple[str, str]] = set()  # consents that rows or ledger stand against
         self._told: dict[str, tuple[str, str, str]] = {}  # what the host was told of a run
         # Offers that this process has looked at: the next one asks a policy that was changed.
@@ -217,10 +222,18 @@ class MemberLoop:
         self._workers[offer.run] = worker
 
     def _forget(self, run: str) -> None:
-        """Let the process of a run that is over end by itself, as it does at the host's word."""
+        """Let the process of a run that is over end by itself, as it does at the host's word.
+
+        Where that does not come, as the run was over before the process could hear, end it.
+        """
         worker = self._workers.get(run)
-        if worker is not None and worker.code() is not None:
-            del self._workers[run]
+        if worker is None:
+            return
+        self._over[run] += 1
+        if worker.code() is None and self._over[run] < _FAREWELL:
+            return
+        del self._over[run]
+        self._stop(run)
 
     def _end_others(self, offered: Sequence[Offered]) -> None:
         for run in set(self._workers) - {offer.run for offer in offered}:
