@@ -13,7 +13,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -91,12 +91,13 @@ class Site(Namespace):
 
     cable = "out"
 
-    def __init__(self, name: str, number: int, host: Namespace) -> None:
+    gateway = ""  # the host's end of the cable
+
+    def join(self, host: Namespace, number: int) -> None:
         """Join it to `host` by a cable whose ends are 10.77.NUMBER.1 (the host's) and .2."""
-        super().__init__(name)
         self.gateway = f"10.77.{number}.1"
         far = f"site{number}"
-        host.ip("link", "add", far, "type", "veth", "peer", "name", self.cable, "netns", name)
+        host.ip("link", "add", far, "type", "veth", "peer", "name", self.cable, "netns", self.name)
         host.ip("addr", "add", f"{self.gateway}/30", "dev", far)
         host.ip("link", "set", far, "up")
         self.do("sysctl", "-q", "-w", "net.ipv6.conf.all.disable_ipv6=1")
@@ -135,22 +136,19 @@ def network(sites: int) -> Iterator[tuple[Namespace, list[Site]]]:
     Skips the test where this machine does not permit it.
     """
     _require_permission()
-    prefix = f"tacit{os.getpid()}"
-    made: list[Namespace] = []
-    try:
+    with ExitStack() as stack:
+        prefix = f"tacit{os.getpid()}"
         host = Namespace(f"{prefix}h")
-        made.append(host)
+        stack.callback(host.end)
         host.ip("link", "set", "lo", "up")
         host.ip("addr", "add", f"{HOST_ADDRESS}/32", "dev", "lo")
         places = []
         for number in range(1, sites + 1):
-            place = Site(f"{prefix}s{number}", number, host)
-            made.append(place)
+            place = Site(f"{prefix}s{number}")
+            stack.callback(place.end)
+            place.join(host, number)
             places.append(place)
         yield host, places
-    finally:
-        for namespace in reversed(made):
-            namespace.end()
 
 
 def _require_permission() -> None:

@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
@@ -57,22 +56,6 @@ class Publication:
         """The run that it is of; "" where it is of none."""
         levels = self.topic.split("/")
         return levels[2] if levels[:2] == ["tacit", "v1"] else ""
-
-
-class ReleaseKind(NamedTuple):
-    """A kind of release: a mechanism, at one sampling rate and noise multiplier."""
-
-    mechanism: str
-    sampling_rate: float
-    noise_multiplier: float
-
-
-@dataclass(frozen=True, slots=True)
-class LeftUpdate:
-    """An update that left, when it first did, and the kinds of release that it states as spent."""
-
-    at: float
-    spent: frozenset[ReleaseKind]
 
 
 @dataclass
@@ -144,19 +127,10 @@ class Sniffer:
         ]
         return sorted(published, key=lambda publication: publication.at)
 
-    def updates(self) -> dict[tuple[str, int], LeftUpdate]:
-        """Return every update that has left, by run and number; of copies the first."""
-        updates: dict[tuple[str, int], LeftUpdate] = {}
-        for publication in self.publications():
-            meta = _meta(publication)
-            if meta is not None and meta.HasField("update"):
-                kinds = frozenset(
-                    ReleaseKind(spend.mechanism, spend.sampling_rate, spend.noise_multiplier)
-                    for spend in meta.update.spent
-                )
-                update = LeftUpdate(publication.at, kinds)
-                updates.setdefault((meta.run, meta.seq), update)
-        return updates
+    def updates(self) -> set[tuple[str, int]]:
+        """Return the run and the sender's number of every update that has left."""
+        metas = map(_meta, self.publications())
+        return {(meta.run, meta.seq) for meta in metas if meta and meta.HasField("update")}
 
     def _listen(self) -> None:
         self._socket.settimeout(0.2)

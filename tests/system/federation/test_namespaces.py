@@ -10,11 +10,13 @@ import json
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import dp_accounting as dpa
 import pytest
 from dp_accounting import pld, rdp
+from tacit_services.member.member_state import MemberState
+from tacit_services.member.run_worker import definition_of
 
 from tacit.privacy.ledger import read_chains, read_lifetime_orders
 from tests.conftest import ROOT
@@ -28,15 +30,26 @@ from tests.helpers.separate_sites import (
     with_key_log,
 )
 from tests.helpers.wheels import built, edge_venv
-from tests.helpers.wire_sniffer import ReleaseKind
-from tests.system.federation.test_federation import accepted
+from tests.system.federation.test_federation import accepted, journalled
 
 LIFETIME = 8.0
 DELTA = 1e-5
 BY_POLICY = f'accept = "within"\nlifetime_epsilon = {LIFETIME}'
+ROWS = 400  # of each member
+PARAMETERS = 6  # at most, of the runs' model
 BEHIND_PROXY = 2
 TUNNEL = f"TCP_TUNNEL/200 {HOST_ADDRESS}:{PORT}"
-UPDATES = {"first": 3000, "second": 3000, "third": 40}
+UPDATES = {"first": 3000, "second": 1500, "third": 40}
+
+
+class ReleaseKind(NamedTuple):
+    """A kind of release: a mechanism, at one sampling rate and noise multiplier."""
+
+    mechanism: str
+    sampling_rate: float
+    noise_multiplier: float
+
+
 Counts = Counter[ReleaseKind]
 
 
@@ -74,10 +87,12 @@ def test_each_ledger_has_what_left_its_site_by_the_one_port(
         check_accepted(host, sites)
         check_silence(sites[0], withdrawn)
         for number, site in enumerate(sites):
-            killed = ("first", "second", "third") if number < 3 else ()
-            check_ledger(site, {*killed, "long"} if number == 0 else {*killed})
+            killed = {"first", "second"} if number < 3 else set()
+            check_ledger(site, killed | ({"long"} if number == 0 else set()))
+            check_bytes(site)
             assert site.site.refused() == 0
-        assert set(proxy.tunnels()) == {TUNNEL}
+        away = f"NONE_NONE/503 {HOST_ADDRESS}:{PORT}"  # while the host was killed
+        assert {TUNNEL} <= set(proxy.tunnels()) <= {TUNNEL, away}
 
 
 def submit(host: SeparateHost, name: str, **values: Any) -> None:
@@ -99,30 +114,36 @@ def first_updates(host: SeparateHost, sites: list[SeparateMember]) -> None:
         print(f"{site.name}: first update accepted {took:.1f} s after `tacit join`")  # noqa: T201
 
 
-def wait_came(host: SeparateHost, run: str, sites: list[SeparateMember], after: int = 0) -> None:
-    """Wait until a run's journal has an update of each member, behind the first `after`."""
+def wait_came(host: SeparateHost, run: str, sites: list[SeparateMember], first: int = 0) -> None:
+    """Wait until a run's journal has an update of each member, from message `first` on."""
     missing = {site.identity for site in sites}
-    host.wait(lambda: missing <= {edge for edge, _ in accepted(host, run)[after:]})
+    host.wait(lambda: missing <= {edge for edge, _ in accepted(host, run, first)})
+
+
+def reached(host: SeparateHost) -> dict[str, int]:
+    """Return how many messages the journals of the runs that must outlast kills have."""
+    return {run: len(journalled(host, run)) for run in ("first", "second")}
 
 
 def two_runs_outlast_kills(host: SeparateHost, sites: list[SeparateMember]) -> None:
-    """Submit a second run, and one that an owner refuses; kill everybody while they train."""
+    """Submit a second run, kill everybody while both train, and submit one that an owner refuses."""
     submit(host, "second", epsilon=1.5, updates=UPDATES["second"], count=3)
     host.wait_run("second", lambda stands: stands["applied"] > 0)
-    submit(host, "third", epsilon=3.0, updates=UPDATES["third"], count=2)
     for site in sites:
         site.kill()
-        before = {run: len(accepted(host, run)) for run in ("first", "second")}
+    before = reached(host)
+    for site in sites:
         site.start_again()
-        for run, count in before.items():
-            wait_came(host, run, [site], count)
+    for run, count in before.items():
+        wait_came(host, run, sites, count)
     host.kill()
-    before = {run: len(accepted(host, run)) for run in ("first", "second")}
+    before = reached(host)
     host.serve("--log", "info")
     stands = host.runs()
     assert {stands[run]["state"] for run in before} == {"training"}  # killed in the middle
     for run, count in before.items():
         wait_came(host, run, sites, count)
+    submit(host, "third", epsilon=3.0, updates=UPDATES["third"], count=2)
     for run in UPDATES:
         host.wait_run(run, lambda stands: stands["state"] == "ended")
     listed = json.loads(host.tacit("runs", "--json", "--federation", host.place))
@@ -144,7 +165,7 @@ def one_joins_and_one_withdraws(host: SeparateHost, sites: list[SeparateMember])
     said = sites[0].tacit("offers", "withdraw", "long", "--state", sites[0].state)
     withdrawn = time.time()
     assert "nothing leaves from now on" in said
-    before = len(accepted(host, "long"))
+    before = len(journalled(host, "long"))
     wait_came(host, "long", sites[1:], before)
     host.tacit("stop", "long", "--federation", host.place)
     stands = host.wait_run("long", lambda stands: stands["state"] == "stopped")
@@ -171,19 +192,21 @@ def check_silence(site: SeparateMember, withdrawn: float) -> None:
     assert [each.topic for each in published if each.at > withdrawn] == []
 
 
+def check_bytes(site: SeparateMember) -> None:
+    """Check that no message to an aggregator is larger than docs/firewall.md says."""
+    sizes = [len(each.payload) for each in site.sniffer.publications() if "/up/" in each.topic]
+    assert 0 < max(sizes) <= 4 * PARAMETERS + 4096
+
+
 def check_ledger(site: SeparateMember, ended: set[str]) -> None:
     """Check what a site's ledger has paid against what left it. ended: runs in whose middle it was.
 
     Of such a run one release may be paid that never left: its process ended between the two.
     """
-    left, most = Counter[ReleaseKind](), Counter[ReleaseKind]()
-    kinds: dict[str, set[ReleaseKind]] = {}
-    for (run, _), update in site.sniffer.updates().items():
-        (kind,) = update.spent
-        left[kind] += 1
-        kinds.setdefault(run, set()).add(kind)
-    most.update(left)
-    most.update(kind for run, of_run in kinds.items() if run in ended for kind in of_run)
+    sent = Counter(run for run, _ in site.sniffer.updates())
+    kinds = {run: release_kind(site, run) for run in sent}
+    left = Counter({kinds[run]: count for run, count in sent.items()})
+    most = left + Counter(kinds[run] for run in ended & set(sent))
     (chain,) = read_chains(site.ledger())
     chain.verify()
     paid = Counter[ReleaseKind]()
@@ -197,6 +220,16 @@ def check_ledger(site: SeparateMember, ended: set[str]) -> None:
         assert abs(joint - joint_epsilon(left)) <= 1e-6
     (order,) = read_lifetime_orders(site.ledger()).values()
     assert joint < filtered_epsilon(paid, order) <= LIFETIME
+
+
+def release_kind(site: SeparateMember, run: str) -> ReleaseKind:
+    """Return the kind of a member's releases in a run, by the offer that it consented to."""
+    state = MemberState(site.state)
+    membership = state.membership()
+    assert membership is not None
+    plan = definition_of(state, run).define().plans.plan(membership.number, ROWS)
+    assert plan.noise_multiplier is not None
+    return ReleaseKind(plan.mechanism, plan.charged_rate, plan.noise_multiplier)
 
 
 def joint_epsilon(counts: Counts) -> float:
