@@ -84,7 +84,6 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
         membership = _membership(state, asked, proxies, say)
         policy = load_policy(None if membership.policy is None else Path(membership.policy))
         _check_policy(policy, membership, asked)
-        logs.to_stderr("info")
         stop = stopping()
         web = membership.public_web
         with (
@@ -95,6 +94,7 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
             if identity is None:
                 return
             parts.callback(identity.close)
+            logs.to_stderr("info")  # from here on: an identity's number is none of the federation's
             bound = LifetimeBound(policy.lifetime_epsilon, policy.lifetime_delta)
             ledger = DataLedger(identity, data_home(), bound)
             parts.callback(ledger.release)
