@@ -93,7 +93,6 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
         certificate.check()
         policy = load_policy(None if membership.policy is None else Path(membership.policy))
         _check_policy(policy, membership, asked)
-        logs.to_stderr("info")
         stop = stopping()
         leaving.watch(state, stop)
         web = membership.public_web
@@ -107,6 +106,7 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
             if identity is None:
                 return
             parts.callback(identity.close)
+            logs.to_stderr("info")  # from here on: an identity's number is none of the federation's
             bound = LifetimeBound(policy.lifetime_epsilon, policy.lifetime_delta)
             ledger = DataLedger(identity, data_home(), bound)
             parts.callback(ledger.release)
@@ -115,7 +115,7 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
             say("waits for offers; the same command goes on after an end or a reboot")
             terminal = OwnerTerminal(state, say)
             judge = Judge(host, state, policy, terminal.ask if asked.ask else _nobody)
-            make = partial(worker_process, state, membership, ledger, policy.hours)
+            make = partial(worker_process, state, membership, ledger, proxies, policy.hours)
             loop = MemberLoop(
                 host, state, judge.look, make, RunDiaries(state, data_home()), fetch=judge.fetch,
                 before=partial(_renew, certificate, host), may_work=judge.may_work,

@@ -203,6 +203,16 @@ def test_a_process_that_dies_is_started_again_and_one_that_gives_a_reason_is_not
     assert (process.starts, len(site.processes)) == (2, 1)
 
 
+def test_a_process_that_found_no_host_at_its_start_is_started_again(site: Site) -> None:
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    (process,) = site.processes
+    process.ended = ServiceError.exit_code
+    site.loop.turn()
+    assert (process.starts, len(site.processes)) == (2, 1)
+
+
 def test_what_is_wrong_with_the_ledger_is_told_as_unavailable(site: Site) -> None:
     site.show("retina")
     site.accept("retina")
@@ -250,6 +260,21 @@ def test_two_runs_have_a_process_each_and_the_ledger_is_given_back_at_the_end(si
     site.show("second", "ended")
     site.loop.turn()
     assert site.idles == 1
+
+
+def test_a_process_that_does_not_hear_of_its_runs_end_is_ended(site: Site) -> None:
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    (process,) = site.processes
+    site.show("retina", "ended")
+    site.loop.turn()
+    assert not process.stopped  # it may say farewell
+    for _ in range(20):
+        site.loop.turn()
+    assert process.stopped
+    assert site.idles > 0
+    assert len(site.processes) == process.starts == 1
 
 
 def test_an_answer_that_the_host_takes_no_more_ends_no_member(site: Site) -> None:
