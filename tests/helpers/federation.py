@@ -9,7 +9,7 @@ import random
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +17,15 @@ from threading import Event
 from typing import Any
 
 from tacit_services.federation import access
+from tacit_services.journal import journal_file
 
+from tacit.privacy.ledger import read_chains
+from tacit.protocol import wire
+from tests.helpers.crash_plan import Death, died, plan
 from tests.helpers.processes import environment
 from tests.helpers.servers import HOST, PATIENCE, free_port, wait_for
 
+_CLI = "tacit_services.cli.main"
 RUN = """
 [run]
 updates = {updates}
@@ -76,6 +81,20 @@ class Machine:
 
     folder: Path
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _program: str = _CLI
+    _variables: dict[str, str] = field(default_factory=dict)
+
+    def dying(self, **deaths: Sequence[Death]) -> None:
+        """Let what stays, from its next start on, have processes that die at these points.
+
+        They are those of a run, one after the other: workers of a member, aggregators of a host.
+        """
+        self._program = "tests.helpers.crash_federation"
+        self._variables = plan(self.folder / "deaths", deaths)
+
+    def deaths(self, run: str) -> int:
+        """Return how many processes of a run have died at their points."""
+        return len(died(self.folder / "deaths", run))
 
     def tacit(self, *arguments: str | Path, patience: float = PATIENCE) -> str:
         """Run a command to its end; returns what it printed. Fails where it does."""
@@ -88,7 +107,7 @@ class Machine:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, well or not."""
         return subprocess.run(
-            _command(*arguments), env=self._environment(), cwd=self.folder, capture_output=True,
+            _command(_CLI, *arguments), env=self._environment(), cwd=self.folder, capture_output=True,
             text=True, timeout=patience, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -96,7 +115,7 @@ class Machine:
         """Start a command that stays; its output goes to a file of the folder."""
         with (self.folder / log).open("ab") as out:
             process = subprocess.Popen(
-                _command(*arguments), env=self._environment(), cwd=self.folder, stdout=out,
+                _command(self._program, *arguments), env=self._environment(), cwd=self.folder, stdout=out,
                 stderr=out, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         self.processes.append(process)
@@ -119,7 +138,8 @@ class Machine:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def _environment(self) -> dict[str, str]:
-        return environment(XDG_DATA_HOME=str(self.folder / "home"), HOME=str(self.folder))
+        home = {"XDG_DATA_HOME": str(self.folder / "home"), "HOME": str(self.folder)}
+        return environment(**home, **self._variables)
 
 
 class Host(Machine):
@@ -159,6 +179,13 @@ class Host(Machine):
         """Wait until a run is so; returns how it stands."""
         self.wait(lambda: met(self.runs()[name]))
         return self.runs()[name]
+
+    def accepted(self, run: str) -> list[tuple[str, int]]:
+        """Return the (edge, number) of every update in a run's journal, in its order."""
+        with journal_file.open_journal(self.place / "runs" / run / "journal") as file:
+            payloads = [entry.payload for entry in journal_file.JournalReader(file, "journal")]
+        metas = [wire.decode(payload).meta for payload in payloads]
+        return [(meta.edge, meta.seq) for meta in metas if meta.HasField("update")]
 
     def wait(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` is true, while the host serves."""
@@ -200,11 +227,18 @@ class Member(Machine):
         words = [*host.join_words(), "--data", str(self.rows), "--state", str(self.state)]
         with (self.folder / "join.log").open("ab") as out:
             self.joined = subprocess.Popen(
-                _command(*words), env=self._environment(), cwd=self.folder, stdout=out,
+                _command(_CLI, *words), env=self._environment(), cwd=self.folder, stdout=out,
                 stderr=out, stdin=theirs, start_new_session=True,
             )  # fmt: skip
         self.processes.append(self.joined)
         return ours
+
+    def charges(self) -> int:
+        """Return how many releases the ledger of its data has, its chain verified."""
+        (ledger,) = (self.folder / "home" / "tacit" / "ledgers").glob("*/*/edge-*.db")
+        (chain,) = read_chains(ledger)
+        chain.verify()
+        return chain.count
 
     @property
     def identity(self) -> str:
@@ -220,9 +254,16 @@ class Member(Machine):
 
 
 @contextmanager
-def federation(folder: Path, members: int) -> Iterator[tuple[Host, list[Member]]]:
-    """Yield a host that serves, and machines of members that have not joined."""
+def federation(
+    folder: Path, members: int, deaths: Mapping[str, Sequence[Death]] | None = None
+) -> Iterator[tuple[Host, list[Member]]]:
+    """Yield a host that serves, and machines of members that have not joined.
+
+    deaths: of the aggregators of its runs.
+    """
     host = Host(folder / "host")
+    if deaths:
+        host.dying(**deaths)
     machines = [Member(folder / f"site{n}", n, f"Site {n}") for n in range(members)]
     try:
         host.serve()
@@ -232,5 +273,5 @@ def federation(folder: Path, members: int) -> Iterator[tuple[Host, list[Member]]
             machine.stop()
 
 
-def _command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "tacit_services.cli.main", *map(str, arguments)]
+def _command(program: str, *arguments: str | Path) -> list[str]:
+    return [sys.executable, "-m", program, *map(str, arguments)]

@@ -1,0 +1,325 @@
+"""A federation's rate: one run through the front door over `tacit run`, and two over one.
+
+`python -m tacit_lab.bench.federation [TURNS]`. All train the same: MEMBERS edges, the CNN of 21,840
+parameters on 28×28 arrays, expected batch 48, the delay of pushes included. `tacit run` has its own
+broker, without TLS. The federation has a host and its members: TLS to the broker through the one
+port, its plugin's rules, one ledger of each member for both runs.
+
+They take turns of seconds, as in bench/training_cost.py: all but one are stopped (SIGSTOP), so what
+else the machine does meanwhile is the same for all. In the turn of one run, the other's aggregator
+and workers are stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import psutil
+from tacit_services.children.processes import free_port
+from tacit_services.federation import access
+from tacit_services.transport import rest_client
+
+from tacit_lab.bench.training_cost import SETTLE_SECONDS, TURN_SECONDS, tell
+
+TURNS = 12
+MEMBERS = 3
+ROWS = 2000  # of each member
+WARM = 30  # updates after which a run is in step
+PATIENCE = 300.0
+FIRST, SECOND = "first", "second"
+RUN = """
+[run]
+updates = 100000000
+snapshot_every = 500
+[data]
+kind = "arrays"
+{train}
+shape = [1, 28, 28]
+low = 0
+high = 1
+classes = 10
+rows = {rows}
+[model]
+name = "cnn"
+channels = [10, 20]
+kernel = 5
+hidden = [50]
+[algorithm]
+name = "mapa"
+smoothness = 0.1
+deviation = 1.0
+max_staleness = 100000
+[privacy]
+batch = 48
+noise_multiplier = 1.0
+clip = 1.0
+epsilon = 1e6
+clip_min = 0.5
+[edges]
+count = {members}
+"""
+
+
+def measured(turns: int = TURNS) -> dict[str, Any]:
+    """Return `door_over_run`, `two_runs_over_one` (medians of neighbouring turns), and `load`.
+
+    {`run_per_s`, `door_per_s`, `two_runs_per_s`}: means of updates a second.
+    """
+    with tempfile.TemporaryDirectory() as name, ExitStack() as parts:
+        alone = parts.enter_context(_tacit_run(Path(name) / "run"))
+        federation = parts.enter_context(_federation(Path(name) / "federation"))
+        everybody = alone.all() + federation.all()
+        second = federation.of_run(SECOND)
+        one = [process for process in federation.all() if process not in second]
+        rates: list[tuple[float, ...]] = []
+        for _ in range(turns):
+            rates.append((
+                _rate(everybody, alone.all(), alone.applied),
+                _rate(everybody, one, lambda: federation.applied(FIRST)),
+                _rate(everybody, federation.all(), federation.applied_in_both),
+            ))  # fmt: skip
+            print("    " + ", ".join(f"{rate:.1f}" for rate in rates[-1]), flush=True)
+        tell((process.pid for process in everybody), signal.SIGCONT)
+    return compared(rates)
+
+
+def compared(rates: Sequence[tuple[float, ...]]) -> dict[str, Any]:
+    """Return what turns of (`tacit run`, one run, two runs) updates a second come to."""
+    run, door, both = (statistics.mean(each) for each in zip(*rates, strict=True))
+    return {
+        "door_over_run": statistics.median(door / run for run, door, _ in rates),
+        "two_runs_over_one": statistics.median(both / door for _, door, both in rates),
+        "run_per_s": run,
+        "door_per_s": door,
+        "two_runs_per_s": both,
+        "federation_load": round(os.getloadavg()[0], 1),
+    }
+
+
+def show(results: dict[str, Any]) -> None:
+    """Print it."""
+    print(
+        f"(i) door / tacit run     {results['door_over_run']:.2f}"
+        f"   ({results['door_per_s']:.0f} of {results['run_per_s']:.0f} updates/s), "
+        f"two runs over one {results['two_runs_over_one']:.2f}, load {results['federation_load']}"
+    )
+
+
+class Started:
+    """Commands that stay, in a folder, with the user's data there."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self.folder = folder
+        self._commands: list[subprocess.Popen[bytes]] = []
+
+    def start(self, name: str, *words: str | Path) -> None:
+        """Start `tacit WORDS`; what it prints goes into NAME.log."""
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._commands.append(
+                subprocess.Popen(
+                    _tacit(*words),
+                    stdout=log,
+                    stderr=log,
+                    stdin=subprocess.DEVNULL,
+                    env=self.environment(),
+                    cwd=self.folder,
+                )
+            )
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables of its processes."""
+        home = str(self.folder / "home")
+        return os.environ | {"XDG_DATA_HOME": home, "HOME": home, "OMP_NUM_THREADS": "1"}
+
+    def all(self) -> list[psutil.Process]:
+        """Return all processes that run now."""
+        roots = [psutil.Process(command.pid) for command in self._commands]
+        return [*roots, *(child for root in roots for child in root.children(recursive=True))]
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        """Wait until `condition` is true. Raises TimeoutError, and RuntimeError where one ends."""
+        pause, end = threading.Event(), time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > end:
+                raise TimeoutError(f"not so within {PATIENCE:g} s: {self._said()}")
+            if any(command.poll() is not None for command in self._commands):
+                raise RuntimeError(f"a command has ended: {self._said()}")
+            pause.wait(0.2)
+
+    def close(self) -> None:
+        """End all."""
+        for command in reversed(self._commands):
+            command.terminate()
+        for command in self._commands:
+            command.wait(60)
+
+    def _said(self) -> str:
+        return " | ".join(path.read_text()[-300:] for path in sorted(self.folder.glob("*.log")))
+
+
+class TacitRun(Started):
+    """`tacit run`, with its own broker."""
+
+    def begin(self) -> None:
+        """Start it, and wait until its edges are in step."""
+        file = self.folder / "run.toml"
+        _write_rows(self.folder / "rows.npz", MEMBERS * ROWS)
+        file.write_text(_text('train = "rows.npz"', MEMBERS * ROWS))
+        self._url = f"http://127.0.0.1:{free_port()}"
+        self._out = self.folder / "out"
+        where = self._url.removeprefix("http://")
+        self.start("run", "run", file, "--out", self._out, "--serve", where)
+        self.wait(lambda: _answered(self.applied) > WARM)
+
+    def applied(self) -> int:
+        """Return the updates that were applied. Raises httpx.HTTPError."""
+        token = rest_client.token(self._out / "state" / "token")
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return _applied(httpx.get(f"{self._url}/v1/status", headers=headers, trust_env=False))
+
+
+class Federation(Started):
+    """A host, its members, and two runs."""
+
+    def begin(self) -> None:
+        """Start all, and wait until both runs are in step."""
+        place = self.folder / "host"
+        port = free_port()
+        self.start("serve", "serve", place, "--listen", f"127.0.0.1:{port}")
+        self.wait(lambda: bool(self._join_words()))
+        self._access = access.of_folder(place)
+        trusted = self._access.authority.context()
+        bearer = {"Authorization": f"Bearer {self._access.token}"}
+        self._http = httpx.Client(
+            base_url=self._access.url, verify=trusted, headers=bearer, trust_env=False
+        )
+        self._join()
+        file = self.folder / "run.toml"
+        file.write_text(_text("", ROWS))
+        for run in (FIRST, SECOND):
+            words = _tacit("submit", file, "--name", run, "--federation", place)
+            subprocess.run(words, env=self.environment(), check=True, capture_output=True)
+        for run in (FIRST, SECOND):
+            self.wait(lambda run=run: _answered(lambda: self.applied(run)) > WARM)  # type: ignore[misc]
+
+    def _join(self) -> None:
+        policy = self.folder / "policy.toml"
+        policy.write_text('accept = "within"\nmax_epsilon = 1e7\n')
+        for number in range(MEMBERS):
+            name = f"Site {number}"
+            rows = _write_rows(self.folder / f"rows-{number}.npz", ROWS)
+            self.start(
+                f"join-{number}", *self._join_words(), "--data", rows, "--as", name,
+                "--state", self.folder / f"state-{number}", "--policy", policy, "--yes",
+            )  # fmt: skip
+
+    def _join_words(self) -> list[str]:
+        lines = (self.folder / "serve.log").read_text().splitlines()
+        words = [shlex.split(line)[1:] for line in lines if line.startswith("tacit join")]
+        return words[0] if words else []
+
+    def applied(self, run: str) -> int:
+        """Return the updates that were applied in a run. Raises httpx.HTTPError."""
+        return _applied(self._http.get(f"/v1/runs/{run}/status"))
+
+    def applied_in_both(self) -> int:
+        """Return the updates that were applied in both runs."""
+        return self.applied(FIRST) + self.applied(SECOND)
+
+    def of_run(self, run: str) -> list[psutil.Process]:
+        """Return the processes of a run: its aggregator, its workers."""
+        journal = str(self.folder / "host" / "runs" / run / "journal")
+        return [
+            process
+            for process in self.all()
+            if run in process.cmdline() or journal in [file.path for file in process.open_files()]
+        ]
+
+    def close(self) -> None:
+        """End all."""
+        super().close()
+        self._http.close()
+
+
+@contextmanager
+def _tacit_run(folder: Path) -> Iterator[TacitRun]:
+    run = TacitRun(folder)
+    try:
+        run.begin()
+        yield run
+    finally:
+        tell((process.pid for process in run.all()), signal.SIGCONT)
+        run.close()
+
+
+@contextmanager
+def _federation(folder: Path) -> Iterator[Federation]:
+    federation = Federation(folder)
+    try:
+        federation.begin()
+        yield federation
+    finally:
+        tell((process.pid for process in federation.all()), signal.SIGCONT)
+        federation.close()
+
+
+def _rate(
+    everybody: list[psutil.Process], these: list[psutil.Process], count: Callable[[], int]
+) -> float:
+    """Return the growth of `count` a second, while all but `these` are stopped."""
+    tell((process.pid for process in everybody if process not in these), signal.SIGSTOP)
+    tell((process.pid for process in these), signal.SIGCONT)
+    time.sleep(SETTLE_SECONDS)
+    before, began = count(), time.perf_counter()
+    time.sleep(TURN_SECONDS)
+    after, ended = count(), time.perf_counter()
+    return (after - before) / (ended - began)
+
+
+def _text(train: str, rows: int) -> str:
+    return RUN.format(train=train, rows=rows, members=MEMBERS)
+
+
+def _write_rows(path: Path, rows: int) -> Path:
+    draw = np.random.default_rng(rows)
+    x = draw.random((rows, 1, 28, 28), dtype=np.float32)
+    np.savez(path, x=x, y=draw.integers(10, size=rows))
+    return path
+
+
+def _tacit(*words: str | Path) -> list[str]:
+    return [sys.executable, "-m", "tacit_services.cli.main", *map(str, words)]
+
+
+def _applied(answer: httpx.Response) -> int:
+    return int(answer.raise_for_status().json()["applied"])
+
+
+def _answered(question: Callable[[], int]) -> int:
+    """Return the answer; 0 where nobody answers yet."""
+    try:
+        return question()
+    except (httpx.HTTPError, OSError):
+        return 0
+
+
+if __name__ == "__main__":
+    ratios = measured(int(sys.argv[1]) if len(sys.argv) > 1 else TURNS)
+    print(json.dumps(ratios, indent=2))
+    show(ratios)
