@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from tacit_services.member.member_state import MemberState
 log = logging.getLogger("tacit.member")
 PERIOD = 1.0  # seconds between two looks at the host's list
 LONGEST = 30.0  # seconds, where the host does not answer
+LEAVE = 30.0  # seconds that the process of a run that is over may take to end by itself
 OVER = ("ended", "stopped", "failed")
 
 
@@ -52,6 +54,7 @@ class MemberLoop:
         *,
         may_work: Callable[[], bool] = lambda: True,
         idle: Callable[[], None] = lambda: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """look: fetches an offer, judges it, enters what a policy accepts, and writes the record.
 
@@ -65,7 +68,9 @@ class MemberLoop:
         self._make = make
         self._may_work = may_work
         self._idle = idle
+        self._clock = clock
         self._workers: dict[str, RunProcess] = {}
+        self._over_since: dict[str, float] = {}  # runs that are over and have a process
         self._done: set[tuple[str, str]] = set()  # consents whose process has ended for good
         self._unable: set[tuple[str, str]] = set()  # consents that rows or ledger stand against
         self._told: dict[str, tuple[str, str, str]] = {}  # what the host was told of a run
@@ -215,10 +220,19 @@ class MemberLoop:
         self._workers[offer.run] = worker
 
     def _forget(self, run: str) -> None:
-        """Let the process of a run that is over end by itself, as it does at the host's word."""
+        """Let the process of a run that is over end by itself, as it does at the host's word.
+
+        One that has not heard it, as it was starting then, is ended: nothing says it again.
+        """
         worker = self._workers.get(run)
-        if worker is not None and worker.code() is not None:
-            del self._workers[run]
+        if worker is None:
+            return
+        since = self._over_since.setdefault(run, self._clock())
+        if worker.code() is not None:
+            del self._workers[run], self._over_since[run]
+        elif self._clock() - since > LEAVE:
+            log.info("run %s is over, and its process has not heard it: it is ended", run)
+            self._stop(run)
 
     def _end_others(self, offered: Sequence[Offered]) -> None:
         for run in set(self._workers) - {offer.run for offer in offered}:
@@ -226,5 +240,6 @@ class MemberLoop:
 
     def _stop(self, run: str) -> None:
         worker = self._workers.pop(run, None)
+        self._over_since.pop(run, None)
         if worker is not None:
             worker.stop()

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit_services.member.host_client import HostClient, Offered
 from tacit_services.member.look_record import LookRecord, forget_look
-from tacit_services.member.member_loop import MemberLoop
+from tacit_services.member.member_loop import LEAVE, MemberLoop
 from tacit_services.member.member_state import MemberState
 from tacit_services.offers.offer import Offer, Researcher, key_text
 
@@ -81,10 +81,11 @@ class Site:
         self.fault: Exception | None = None
         self.night = False
         self.idles = 0
+        self.now = 0.0
         self.working: list[str] = []  # at the last look
         self.loop = MemberLoop(
             cast(HostClient, self.host), self.state, self._looked, self._made,
-            may_work=lambda: not self.night, idle=self._idle,
+            may_work=lambda: not self.night, idle=self._idle, clock=lambda: self.now,
         )  # fmt: skip
 
     def _idle(self) -> None:
@@ -160,6 +161,22 @@ def test_another_offer_of_the_same_run_is_asked_about_anew(site: Site) -> None:
     assert site.processes[0].stopped
     site.loop.turn()
     assert len(site.processes) == 1
+
+
+def test_a_process_that_has_not_heard_its_runs_end_is_ended(site: Site) -> None:
+    # Given the process of a run that ends while it was starting,
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    site.show("retina", "ended")
+    # when it has had time to leave, then it is ended, and the data is free for others.
+    for site.now in (0.0, LEAVE):
+        site.loop.turn()
+        assert not site.processes[0].stopped
+    site.now = LEAVE + 1
+    site.loop.turn()
+    assert site.processes[0].stopped
+    assert site.idles == 1
 
 
 def test_withdrawal_ends_the_process_although_the_host_is_away(site: Site) -> None:
