@@ -37,7 +37,7 @@ class FederationScene:
         for name in RUNS:
             file = run_file(self.host.folder, updates=self._updates, count=len(self.sites))
             text = file.read_text().replace("[run]", "[run]\nsnapshot_every = 10")
-            file.write_text(text.replace("[privacy]", "[privacy]\nnoise_multiplier = 4.0"))
+            file.write_text(text.replace("[privacy]", "[privacy]\nnoise_multiplier = 40.0"))
             self.host.tacit("submit", file, "--name", name, "--federation", self.host.place)
 
     def applied(self) -> int:

@@ -5,9 +5,9 @@ parameters on 28×28 arrays, expected batch 48, the delay of pushes included. `t
 broker, without TLS. The federation has a host and its members: TLS to the broker through the one
 port, its plugin's rules, one ledger of each member for both runs.
 
-They take turns of seconds, as in bench/training_cost.py: all but one are stopped (SIGSTOP), so what
-else the machine does meanwhile is the same for all. In the turn of one run, the other's aggregator
-and workers are stopped.
+They take turns of seconds, as in bench/training_cost.py: one is stopped (SIGSTOP) while the other
+goes on, so what else the machine does meanwhile is the same for both. First the federation has one
+run, then two. Both are compared with `tacit run`, and so with each other.
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ import numpy as np
 import psutil
 from tacit_services.children.processes import free_port
 from tacit_services.federation import access
-from tacit_services.transport import rest_client
 
 from tacit_lab.bench.training_cost import SETTLE_SECONDS, TURN_SECONDS, tell
 
@@ -76,37 +75,41 @@ count = {members}
 
 
 def measured(turns: int = TURNS) -> dict[str, Any]:
-    """Return `door_over_run`, `two_runs_over_one` (medians of neighbouring turns), and `load`.
+    """Return `door_over_run` and `two_runs_over_one`, of medians of neighbouring turns.
 
-    {`run_per_s`, `door_per_s`, `two_runs_per_s`}: means of updates a second.
+    {`run_per_s`, `door_per_s`, `two_runs_per_s`}: means of updates a second. `federation_load`: of
+    the machine.
     """
     with tempfile.TemporaryDirectory() as name, ExitStack() as parts:
         alone = parts.enter_context(_tacit_run(Path(name) / "run"))
         federation = parts.enter_context(_federation(Path(name) / "federation"))
-        everybody = alone.all() + federation.all()
-        second = federation.of_run(SECOND)
-        one = [process for process in federation.all() if process not in second]
-        rates: list[tuple[float, ...]] = []
-        for _ in range(turns):
-            rates.append((
-                _rate(everybody, alone.all(), alone.applied),
-                _rate(everybody, one, lambda: federation.applied(FIRST)),
-                _rate(everybody, federation.all(), federation.applied_in_both),
-            ))  # fmt: skip
-            print("    " + ", ".join(f"{rate:.1f}" for rate in rates[-1]), flush=True)
-        tell((process.pid for process in everybody), signal.SIGCONT)
-    return compared(rates)
+        one = _turns(turns, alone, federation)
+        federation.submit(SECOND)
+        two = _turns(turns, alone, federation)
+    return compared(one, two)
 
 
-def compared(rates: Sequence[tuple[float, ...]]) -> dict[str, Any]:
-    """Return what turns of (`tacit run`, one run, two runs) updates a second come to."""
-    run, door, both = (statistics.mean(each) for each in zip(*rates, strict=True))
+def _turns(turns: int, alone: TacitRun, federation: Federation) -> list[tuple[float, float]]:
+    """Return the rates of neighbouring turns of both."""
+    rates = []
+    for _ in range(turns):
+        rates.append((_rate(alone, federation), _rate(federation, alone)))
+        print("    " + ", ".join(f"{rate:.1f}" for rate in rates[-1]), flush=True)
+    alone.tell(signal.SIGCONT)
+    return rates
+
+
+def compared(
+    one: Sequence[tuple[float, float]], two: Sequence[tuple[float, float]]
+) -> dict[str, Any]:
+    """Return what turns of (`tacit run`, the federation) with one run, and with two, come to."""
+    door, both = (statistics.median(ours / run for run, ours in rates) for rates in (one, two))
     return {
-        "door_over_run": statistics.median(door / run for run, door, _ in rates),
-        "two_runs_over_one": statistics.median(both / door for _, door, both in rates),
-        "run_per_s": run,
-        "door_per_s": door,
-        "two_runs_per_s": both,
+        "door_over_run": door,
+        "two_runs_over_one": both / door,
+        "run_per_s": statistics.mean(run for run, _ in (*one, *two)),
+        "door_per_s": statistics.mean(ours for _, ours in one),
+        "two_runs_per_s": statistics.mean(ours for _, ours in two),
         "federation_load": round(os.getloadavg()[0], 1),
     }
 
@@ -147,10 +150,15 @@ class Started:
         home = str(self.folder / "home")
         return os.environ | {"XDG_DATA_HOME": home, "HOME": home, "OMP_NUM_THREADS": "1"}
 
-    def all(self) -> list[psutil.Process]:
-        """Return all processes that run now."""
+    def tell(self, what: signal.Signals) -> None:
+        """Send a signal to all processes that run now."""
         roots = [psutil.Process(command.pid) for command in self._commands]
-        return [*roots, *(child for root in roots for child in root.children(recursive=True))]
+        children = [child for root in roots for child in root.children(recursive=True)]
+        tell((process.pid for process in (*roots, *children)), what)
+
+    def applied(self) -> int:
+        """Return the updates that were applied. Raises httpx.HTTPError."""
+        raise NotImplementedError
 
     def wait(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` is true. Raises TimeoutError, and RuntimeError where one ends."""
@@ -182,23 +190,20 @@ class TacitRun(Started):
         _write_rows(self.folder / "rows.npz", MEMBERS * ROWS)
         file.write_text(_text('train = "rows.npz"', MEMBERS * ROWS))
         self._url = f"http://127.0.0.1:{free_port()}"
-        self._out = self.folder / "out"
         where = self._url.removeprefix("http://")
-        self.start("run", "run", file, "--out", self._out, "--serve", where)
+        self.start("run", "run", file, "--out", self.folder / "out", "--serve", where)
         self.wait(lambda: _answered(self.applied) > WARM)
 
     def applied(self) -> int:
         """Return the updates that were applied. Raises httpx.HTTPError."""
-        token = rest_client.token(self._out / "state" / "token")
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        return _applied(httpx.get(f"{self._url}/v1/status", headers=headers, trust_env=False))
+        return _applied(httpx.get(f"{self._url}/v1/status", trust_env=False))
 
 
 class Federation(Started):
-    """A host, its members, and two runs."""
+    """A host, its members, and their runs."""
 
     def begin(self) -> None:
-        """Start all, and wait until both runs are in step."""
+        """Start all, and wait until one run is in step."""
         place = self.folder / "host"
         port = free_port()
         self.start("serve", "serve", place, "--listen", f"127.0.0.1:{port}")
@@ -210,13 +215,17 @@ class Federation(Started):
             base_url=self._access.url, verify=trusted, headers=bearer, trust_env=False
         )
         self._join()
-        file = self.folder / "run.toml"
-        file.write_text(_text("", ROWS))
-        for run in (FIRST, SECOND):
-            words = _tacit("submit", file, "--name", run, "--federation", place)
-            subprocess.run(words, env=self.environment(), check=True, capture_output=True)
-        for run in (FIRST, SECOND):
-            self.wait(lambda run=run: _answered(lambda: self.applied(run)) > WARM)  # type: ignore[misc]
+        (self.folder / "run.toml").write_text(_text("", ROWS))
+        self._runs: list[str] = []
+        self.submit(FIRST)
+
+    def submit(self, run: str) -> None:
+        """Submit a run, and wait until it is in step."""
+        place, file = self.folder / "host", self.folder / "run.toml"
+        words = _tacit("submit", file, "--name", run, "--federation", place)
+        subprocess.run(words, env=self.environment(), check=True, capture_output=True)
+        self._runs.append(run)
+        self.wait(lambda: _answered(lambda: self._applied_in(run)) > WARM)
 
     def _join(self) -> None:
         policy = self.folder / "policy.toml"
@@ -234,22 +243,12 @@ class Federation(Started):
         words = [shlex.split(line)[1:] for line in lines if line.startswith("tacit join")]
         return words[0] if words else []
 
-    def applied(self, run: str) -> int:
-        """Return the updates that were applied in a run. Raises httpx.HTTPError."""
+    def applied(self) -> int:
+        """Return the updates that were applied in all runs. Raises httpx.HTTPError."""
+        return sum(self._applied_in(run) for run in self._runs)
+
+    def _applied_in(self, run: str) -> int:
         return _applied(self._http.get(f"/v1/runs/{run}/status"))
-
-    def applied_in_both(self) -> int:
-        """Return the updates that were applied in both runs."""
-        return self.applied(FIRST) + self.applied(SECOND)
-
-    def of_run(self, run: str) -> list[psutil.Process]:
-        """Return the processes of a run: its aggregator, its workers."""
-        journal = str(self.folder / "host" / "runs" / run / "journal")
-        return [
-            process
-            for process in self.all()
-            if run in process.cmdline() or journal in [file.path for file in process.open_files()]
-        ]
 
     def close(self) -> None:
         """End all."""
@@ -264,7 +263,7 @@ def _tacit_run(folder: Path) -> Iterator[TacitRun]:
         run.begin()
         yield run
     finally:
-        tell((process.pid for process in run.all()), signal.SIGCONT)
+        run.tell(signal.SIGCONT)
         run.close()
 
 
@@ -275,20 +274,18 @@ def _federation(folder: Path) -> Iterator[Federation]:
         federation.begin()
         yield federation
     finally:
-        tell((process.pid for process in federation.all()), signal.SIGCONT)
+        federation.tell(signal.SIGCONT)
         federation.close()
 
 
-def _rate(
-    everybody: list[psutil.Process], these: list[psutil.Process], count: Callable[[], int]
-) -> float:
-    """Return the growth of `count` a second, while all but `these` are stopped."""
-    tell((process.pid for process in everybody if process not in these), signal.SIGSTOP)
-    tell((process.pid for process in these), signal.SIGCONT)
+def _rate(these: Started, others: Started) -> float:
+    """Return what one applies a second, while the other is stopped."""
+    others.tell(signal.SIGSTOP)
+    these.tell(signal.SIGCONT)
     time.sleep(SETTLE_SECONDS)
-    before, began = count(), time.perf_counter()
+    before, began = these.applied(), time.perf_counter()
     time.sleep(TURN_SECONDS)
-    after, ended = count(), time.perf_counter()
+    after, ended = these.applied(), time.perf_counter()
     return (after - before) / (ended - began)
 
 
