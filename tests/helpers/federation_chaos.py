@@ -11,6 +11,7 @@ import psutil
 
 from tests.helpers.chaos import storm
 from tests.helpers.federation import Host, Member, run_file
+from tests.helpers.servers import PATIENCE
 
 RUNS = ("first", "second")
 POLICY = 'accept = "within"\nlifetime_epsilon = 8.0'
@@ -31,14 +32,16 @@ class FederationScene:
         self.lost: Counter[str] = Counter()
 
     def begin(self) -> None:
-        """Let the members join, and submit the runs."""
-        for site in self.sites:
-            site.join(self.host, POLICY)
+        """Submit the runs, and let the members join: both runs begin with them."""
+        host = self.host
         for name in RUNS:
-            file = run_file(self.host.folder, updates=self._updates, count=len(self.sites))
+            file = run_file(host.folder, updates=self._updates, count=len(self.sites))
             text = file.read_text().replace("[run]", "[run]\nsnapshot_every = 10")
             file.write_text(text.replace("[privacy]", "[privacy]\nnoise_multiplier = 40.0"))
-            self.host.tacit("submit", file, "--name", name, "--federation", self.host.place)
+            words = ("submit", file, "--name", name, "--federation", host.place)
+            host.tacit(*words, patience=3 * PATIENCE)
+        for site in self.sites:
+            site.join(host, POLICY)
 
     def applied(self) -> int:
         """Return how many updates both runs have applied."""
