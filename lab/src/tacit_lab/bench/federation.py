@@ -1,13 +1,13 @@
 """A federation's rate: one run through the front door over `tacit run`, and two over one.
 
 `python -m tacit_lab.bench.federation [TURNS]`. All train the same: MEMBERS edges, the CNN of 21,840
-parameters on 28×28 arrays, batch 48. No noise is added: a private push is held back for a time that
-is measured once at its start, and a rate of such pushes shows little of the way that they go.
-`tacit run` has its own broker, without TLS. The federation has a host and its members: TLS to the
-broker through the one port, its plugin's rules, one ledger of each member for both runs.
+parameters on 28×28 arrays, batch 48. No noise is added. A private push is held back for a time that is measured once, at its start: a
+rate of such pushes shows little of the way that they go. `tacit run` has its own broker, without
+TLS. The federation has a host and its members: TLS to the broker through the one port, its plugin's
+rules, one ledger of each member for both runs.
 
 They take turns of seconds, as in bench/training_cost.py: one is stopped (SIGSTOP) while the other
-goes on, so what else the machine does meanwhile is the same for both. First the federation has one
+goes on. So what else the machine does meanwhile is the same for both. First the federation has one
 run, then two. Both are compared with `tacit run`, and so with each other.
 """
 
