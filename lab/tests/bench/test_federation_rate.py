@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit_lab.bench.federation import compared
+from tacit_lab.bench.federation_rate import compared
 
 
 def test_a_ratio_is_of_turns_that_are_neighbours() -> None:

@@ -1,10 +1,10 @@
 """A federation's rate: one run through the front door over `tacit run`, and two over one.
 
-`python -m tacit_lab.bench.federation [TURNS]`. All train the same: MEMBERS edges, the CNN of 21,840
-parameters on 28×28 arrays, batch 48. No noise is added. A private push is held back for a time that is measured once, at its start: a
-rate of such pushes shows little of the way that they go. `tacit run` has its own broker, without
-TLS. The federation has a host and its members: TLS to the broker through the one port, its plugin's
-rules, one ledger of each member for both runs.
+`python -m tacit_lab.bench.federation_rate [TURNS]`. All train the same: MEMBERS edges, the CNN of
+21,840 parameters on 28×28 arrays, batch 48. No noise is added. A private push is held back for a
+time that is measured once, at its start: a rate of such pushes shows little of the way that they
+go. `tacit run` has its own broker, without TLS. The federation has a host and its members: TLS to
+the broker through the one port, its plugin's rules, one ledger of each member for both runs.
 
 They take turns of seconds, as in bench/training_cost.py: one is stopped (SIGSTOP) while the other
 goes on. So what else the machine does meanwhile is the same for both. First the federation has one
@@ -88,7 +88,9 @@ def measured(turns: int = TURNS) -> dict[str, Any]:
     return compared(one, two)
 
 
-def _turns(turns: int, alone: TacitRun, federation: Federation) -> list[tuple[float, float]]:
+def _turns(
+    turns: int, alone: MeasuredRun, federation: MeasuredFederation
+) -> list[tuple[float, float]]:
     """Return the rates of neighbouring turns of both."""
     rates = []
     for _ in range(turns):
@@ -122,7 +124,7 @@ def show(results: dict[str, Any]) -> None:
     )
 
 
-class Started:
+class StartedCommands:
     """Commands that stay, in a folder, with the user's data there."""
 
     def __init__(self, folder: Path) -> None:
@@ -180,7 +182,7 @@ class Started:
         return " | ".join(path.read_text()[-300:] for path in sorted(self.folder.glob("*.log")))
 
 
-class TacitRun(Started):
+class MeasuredRun(StartedCommands):
     """`tacit run`, with its own broker."""
 
     def begin(self) -> None:
@@ -198,7 +200,7 @@ class TacitRun(Started):
         return _applied(httpx.get(f"{self._url}/v1/status", trust_env=False))
 
 
-class Federation(Started):
+class MeasuredFederation(StartedCommands):
     """A host, its members, and their runs."""
 
     def begin(self) -> None:
@@ -261,8 +263,8 @@ class Federation(Started):
 
 
 @contextmanager
-def _tacit_run(folder: Path) -> Iterator[TacitRun]:
-    run = TacitRun(folder)
+def _tacit_run(folder: Path) -> Iterator[MeasuredRun]:
+    run = MeasuredRun(folder)
     try:
         run.begin()
         yield run
@@ -272,8 +274,8 @@ def _tacit_run(folder: Path) -> Iterator[TacitRun]:
 
 
 @contextmanager
-def _federation(folder: Path) -> Iterator[Federation]:
-    federation = Federation(folder)
+def _federation(folder: Path) -> Iterator[MeasuredFederation]:
+    federation = MeasuredFederation(folder)
     try:
         federation.begin()
         yield federation
@@ -282,7 +284,7 @@ def _federation(folder: Path) -> Iterator[Federation]:
         federation.close()
 
 
-def _rate(these: Started, others: Started) -> float:
+def _rate(these: StartedCommands, others: StartedCommands) -> float:
     """Return what one applies a second, while the other is stopped."""
     others.tell(signal.SIGSTOP)
     these.tell(signal.SIGCONT)
