@@ -91,10 +91,11 @@ def _borrowed(loan: LedgerLoan, run: str, source: Source, identity: Identity) ->
         yield ledger
 
 
-def _main(folder: str, run: str, loan: str, hours: str) -> None:
+def main(folder: str, run: str, loan: str, hours: str) -> None:
+    """Work as the process's arguments say; a code of `work` becomes the process's."""
     if code := work(Path(folder), run, LedgerLoan.read(loan), hours or None):
         sys.exit(code)
 
 
 if __name__ == "__main__":
-    launch.run(lambda: _main(*sys.argv[1:]))
+    launch.run(lambda: main(*sys.argv[1:]))
