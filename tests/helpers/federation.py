@@ -252,10 +252,10 @@ class Member(Machine):
         self.joined: subprocess.Popen[bytes] | None = None
         self._words: list[str] = []
 
-    def join(self, host: Host, policy: str | None = 'accept = "within"') -> None:
-        """Join with a policy; None: its owner answers by hand."""
+    def join(self, host: Host, policy: str | None = 'accept = "within"', *more: str) -> None:
+        """Join with a policy; None: its owner answers by hand. more: further options."""
         words = [*host.join_words(), "--data", str(self.rows), "--as", self.name]
-        words += ["--state", str(self.state)]
+        words += ["--state", str(self.state), *more]
         if policy is not None:
             (self.folder / "policy.toml").write_text(policy)
             words += ["--policy", str(self.folder / "policy.toml"), "--yes"]

@@ -84,6 +84,11 @@ def join(
     need("edge" if page is None else "aggregator")
     from tacit_services.member import membership
 
+    if page is not None:
+        from tacit_services.member.owner_page import check_address
+
+        check_address(page)
+
     folder = state or membership.default_state(url)
     if systemd:
         _print_unit(folder, url, policy, yes, page)

@@ -12,24 +12,30 @@ from tacit_services.member.member_state import MemberState
 from tacit_services.member.owner_desk import OwnerDesk
 from tacit_services.member.owner_rest import TOKEN, create_app, token_of
 from tacit_services.transport import http_server
-from tacit_services.transport.address import bind, split_host_port
+from tacit_services.transport.address import bind, checked, split_host_port
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def check_address(address: str) -> None:
+    """Raise ConfigError for an address that others than this machine can reach."""
+    try:
+        host, port = split_host_port(checked(address))
+    except ValueError as error:
+        raise ConfigError(f"--page {address}: {error}") from error
+    if host not in _LOOPBACK:
+        raise ConfigError(f"--page {address}: is for this machine alone; write 127.0.0.1:{port}")
 
 
 @contextmanager
 def owner_page(address: str, state: MemberState, home: Path) -> Iterator[str]:
     """Serve the page at `address` in a thread, until the end of the block; yields what to tell.
 
-    home: the user's data folder. Raises ConfigError for an address that others can reach,
-    ServiceError where it is in use.
+    home: the user's data folder. Raises ServiceError where the address is in use.
     """
-    host, port = split_host_port(address)
-    if host not in _LOOPBACK:
-        raise ConfigError(f"--page {address}: is for this machine alone; write 127.0.0.1:{port}")
     token = token_of(state)
     listener = bind(address)
-    port = listener.getsockname()[1]  # of several that are free, where 0 was asked for
+    host, port = listener.getsockname()[:2]
     server = http_server.HttpServer(
         create_app(OwnerDesk(state, home), token), timeout_graceful_shutdown=1
     )
