@@ -14,6 +14,7 @@ import typer
 
 from tacit.errors import ConfigError, ServiceError, TacitError
 from tacit_services.cli import remote
+from tacit_services.cli.data_folder import DataFolder, data_folder
 from tacit_services.cli.options import AsJson
 from tacit_services.extras import need
 
@@ -48,11 +49,21 @@ _TICK = 1.0  # seconds between two looks of --watch
 
 def submit(
     run_file: Annotated[
-        Path, typer.Argument(metavar="RUN.toml", help="run file without data.train")
+        str,
+        typer.Argument(
+            metavar="RUN.toml",
+            help="run file without data.train; of several, ':' between, the first whose published "
+            "data is there",
+            show_default=False,
+        ),
     ],
     name: Annotated[
         str | None, typer.Option("--name", help="the run's name [its run.name, or the file's]")
     ] = None,
+    data: DataFolder = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="do nothing where there is a run of this name")
+    ] = False,
     federation: FederationFolder = None,
     url: HostUrl = None,
     token_file: PersonToken = None,
@@ -60,11 +71,11 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submit a run: its members see it, consent or decline, and train."""
-    need("run")
+    need("aggregator")
     from tacit_services.federation.submitting import submitted
 
     with reached(federation, url, token_file, ca) as (access, client):
-        run = submitted(access, client, run_file, name)
+        run = submitted(access, client, run_file, name, data_folder(data), keep=keep)
     _show([run.to_json()], as_json, [run])
 
 

@@ -87,6 +87,20 @@ def serve(
         float | None,
         typer.Option(min=0, envvar="TACIT_TOKEN_HOURS", help="hours that it is valid [24]"),
     ] = None,
+    join_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="TACIT_JOIN_FILE", help="gets the token that is printed: join --token-file"
+        ),
+    ] = None,
+    show: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="TACIT_SHOW",
+            help="plain HTTP, for this machine: page and REST of the newest run [none]",
+        ),
+    ] = None,
     log: Annotated[
         str | None, typer.Option(envvar="TACIT_LOG", help="debug, info or warning [info]")
     ] = None,
@@ -95,7 +109,7 @@ def serve(
     ] = False,
 ) -> None:
     """Serve a federation: authority, broker, store, enrolment, REST, and its runs, at one port."""
-    need("run")
+    need("aggregator")
     flags = {
         "listen": listen,
         "hosts": host or None,
@@ -107,6 +121,8 @@ def serve(
         "parallel": parallel,
         "token_uses": token_uses,
         "token_hours": token_hours,
+        "join_file": join_file,
+        "show": show,
         "log": log,
     }
     if systemd:

@@ -49,6 +49,12 @@ class FederationSettings(BaseModel):
         None, gt=0, description="how many may join by the token that is printed; left out: any"
     )
     token_hours: float = Field(24.0, gt=0, le=8760, description="for how long it is valid")
+    join_file: Path | None = Field(
+        None, description="file that gets the token that is printed, for `tacit join --token-file`"
+    )
+    show: HostPort | None = Field(
+        None, description="plain HTTP, for this machine: page and REST of the newest run"
+    )
     log: Literal["debug", "info", "warning"] = Field("info", description="what the log shows")
 
     @model_validator(mode="after")

@@ -27,6 +27,10 @@ _NAME = re.compile(RUN.removeprefix("^").removesuffix("$"))
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
+class NotAMemberError(ConfigError):
+    """The host knows no such member, or has revoked it."""
+
+
 class LongAnswerError(ConfigError):
     """An answer of the host that has more bytes than are taken."""
 
@@ -138,6 +142,8 @@ class HostClient:
             why = f"{status}, not a federation's answer"
         if status >= 500 or status == 429:
             raise ServiceError(f"{self._url}: {why}")
+        if status == httpx.codes.FORBIDDEN:
+            raise NotAMemberError(f"{self._url}: {why}")
         raise ConfigError(f"{self._url}: {why}")
 
     @contextmanager

@@ -38,12 +38,17 @@ class Judge:
         state: MemberState,
         policy: Policy,
         ask: Callable[[Offer, LookRecord], None],
+        part: Path | None = None,
     ) -> None:
-        """ask: asks an owner who is at the terminal, and returns at once."""
+        """ask: asks an owner who is at the terminal, and returns at once.
+
+        part: where the ledger of a part of published data is.
+        """
         self._host = host
         self._state = state
         self._policy = policy
         self._ask = ask
+        self._part = part
 
     def may_work(self) -> bool:
         """Return whether the policy lets this member work at this hour, in local time."""
@@ -71,7 +76,7 @@ class Judge:
         if verdict.answer is not PolicyWord.REFUSE:
             bound = LifetimeBound(self._policy.lifetime_epsilon, self._policy.lifetime_delta)
             lifetime = bound.at(bound.order)
-            looked = with_rows(looked, data_home(), SlowSteps(), lifetime)
+            looked = with_rows(looked, data_home(), SlowSteps(), lifetime, self._part)
             verdict = judged(looked, self._policy)
         screen = Screen(looked, verdict, consents.earlier(offer))
         record = LookRecord(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from tacit_services.member.member_state import MemberState
 log = logging.getLogger("tacit.member")
 PERIOD = 1.0  # seconds between two looks at the host's list
 LONGEST = 30.0  # seconds, where the host does not answer
+FAREWELL = 10.0  # seconds in which a process ends by itself once its run is over
 OVER = ("ended", "stopped", "failed")
 
 
@@ -52,12 +54,15 @@ class MemberLoop:
         *,
         may_work: Callable[[], bool] = lambda: True,
         idle: Callable[[], None] = lambda: None,
+        stands: Callable[[str], None] = lambda words: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """look: fetches an offer, judges it, enters what a policy accepts, and writes the record.
 
         It raises ServiceError where the host does not answer, other TacitErrors for what is no
         offer. make: makes the process of a run, not started; it raises TacitErrors. may_work:
-        whether it may work now. idle: is called where no process works.
+        whether it may work now. idle: is called where no process works. stands: is told in words
+        what is under way.
         """
         self._host = host
         self._state = state
@@ -65,6 +70,10 @@ class MemberLoop:
         self._make = make
         self._may_work = may_work
         self._idle = idle
+        self._stands = stands
+        self._clock = clock
+        self._over: dict[str, float] = {}  # since when runs are over that a process works on
+        self.hears_host = True  # whether the host has answered the last time
         self._workers: dict[str, RunProcess] = {}
         self._done: set[tuple[str, str]] = set()  # consents whose process has ended for good
         self._unable: set[tuple[str, str]] = set()  # consents that rows or ledger stand against
@@ -80,10 +89,12 @@ class MemberLoop:
             while not stop.wait(pause):
                 try:
                     self.turn()
+                    self.hears_host = True
                     if pause > PERIOD:
                         log.info("the host answers again")
                     pause = PERIOD
                 except ServiceError as error:
+                    self.hears_host = False
                     if pause <= PERIOD:
                         log.warning("%s; trying again", error)
                     pause = min(LONGEST, max(2 * pause, PERIOD))
@@ -106,6 +117,8 @@ class MemberLoop:
         self._end_others(offered)
         if not self._workers:
             self._idle()
+        runs = ", ".join(sorted(self._workers))
+        self._stands(f"works in {runs}" if runs else "waits for offers")
 
     def _turn_of(self, offer: Offered) -> None:
         if offer.state in OVER:
@@ -215,10 +228,17 @@ class MemberLoop:
         self._workers[offer.run] = worker
 
     def _forget(self, run: str) -> None:
-        """Let the process of a run that is over end by itself, as it does at the host's word."""
+        """Let the process of a run that is over end by itself, as it does at the host's word.
+
+        One that came too late for that word is ended.
+        """
         worker = self._workers.get(run)
-        if worker is not None and worker.code() is not None:
-            del self._workers[run]
+        if worker is None:
+            return
+        since = self._over.setdefault(run, self._clock())
+        if worker.code() is not None or self._clock() - since > FAREWELL:
+            del self._over[run]
+            self._stop(run)
 
     def _end_others(self, offered: Sequence[Offered]) -> None:
         for run in set(self._workers) - {offer.run for offer in offered}:

@@ -1,18 +1,20 @@
 """The process of a member at work in one run.
 
-    python -m tacit_services.member.run_worker STATE RUN LOAN
+    python -m tacit_services.member.run_worker STATE RUN [LOAN]
 
 It reads the offer that was consented to from the member's folder, checks again that it is that one
 and that the consent holds, and trains as `tacit edge` does. It ends when the consent does, also
 where its member is busy. The ledger it is lent by the member, by
-a third argument and the locks that it inherits. Its settings are TACIT_* variables, as of an edge.
+a third argument and the locks that it inherits. Without one, it works on a part of published data,
+whose ledger it opens itself. Its settings are TACIT_* variables, as of an edge.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -31,9 +33,10 @@ from tacit_services.offers.offer_reading import definition_at_member, read_offer
 from tacit_services.offers.submission import FILES
 from tacit_services.settings import EdgeSettings, read_settings
 from tacit_services.worker import row_owner
+from tacit_services.worker.resources import ledger_of
 
 
-def work(folder: Path, run: str, loan: LedgerLoan) -> None:
+def work(folder: Path, run: str, loan: LedgerLoan | None) -> None:
     """Work in a run until it ends, or SIGTERM. Raises TacitError."""
     settings = read_settings(EdgeSettings)
     logs.to_stderr(settings.log, settings.log_format)
@@ -45,7 +48,7 @@ def work(folder: Path, run: str, loan: LedgerLoan) -> None:
             raise PolicyForbids(f"run {run}: its owner has not consented to this offer", "accept")
         ConsentWatch(state, offer).start()
         definition = definition_at_member(offer, state.run(run) / FILES, site_of(state))
-        ledger = partial(_borrowed, loan, offer.fingerprint)
+        ledger = ledger_of if loan is None else partial(_borrowed, loan, offer.fingerprint)
         row_owner.work(settings, "edge", edge_loop, definition, ledger)
 
 
@@ -56,6 +59,8 @@ def site_of(state: MemberState) -> Site:
         raise ConfigError(f"--state {state.folder}: is of no member")
     here = Path(membership.here)
     site = Site(membership.number, here, membership.rows, membership.dataset)
+    if membership.published is not None:
+        return replace(site, data=Path(membership.data), published=True)
     return site.of(membership.data, here)
 
 
@@ -79,5 +84,9 @@ def _borrowed(loan: LedgerLoan, run: str, source: Source, identity: Identity) ->
         yield ledger
 
 
+def _lent(words: Sequence[str]) -> LedgerLoan | None:
+    return LedgerLoan.read(words[0]) if words else None
+
+
 if __name__ == "__main__":
-    launch.run(lambda: work(Path(sys.argv[1]), sys.argv[2], LedgerLoan.read(sys.argv[3])))
+    launch.run(lambda: work(Path(sys.argv[1]), sys.argv[2], _lent(sys.argv[3:])))

@@ -10,7 +10,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit_services.member.host_client import HostClient, Offered
 from tacit_services.member.look_record import LookRecord, forget_look
-from tacit_services.member.member_loop import MemberLoop
+from tacit_services.member.member_loop import FAREWELL, MemberLoop
 from tacit_services.member.member_state import MemberState
 from tacit_services.offers.offer import Offer, Researcher, key_text
 
@@ -81,10 +81,11 @@ class Site:
         self.fault: Exception | None = None
         self.night = False
         self.idles = 0
+        self.now = 0.0
         self.working: list[str] = []  # at the last look
         self.loop = MemberLoop(
             cast(HostClient, self.host), self.state, self._looked, self._made,
-            may_work=lambda: not self.night, idle=self._idle,
+            may_work=lambda: not self.night, idle=self._idle, clock=lambda: self.now,
         )  # fmt: skip
 
     def _idle(self) -> None:
@@ -281,3 +282,19 @@ def test_an_offer_whose_key_was_confirmed_is_looked_at_anew(site: Site) -> None:
     forget_look(site.state.run("retina"))
     site.loop.turn()
     assert site.host.told[-1] == ("retina", "accepted", "")
+
+
+def test_a_process_that_came_too_late_for_the_end_of_its_run_is_ended(site: Site) -> None:
+    site.show("retina")
+    site.accept("retina")
+    site.loop.turn()
+    (process,) = site.processes
+    site.show("retina", "ended")
+    site.loop.turn()
+    site.now += FAREWELL
+    site.loop.turn()
+    assert not process.stopped  # it may still hear of it by itself
+    site.now += 1.0
+    site.loop.turn()
+    assert process.stopped
+    assert site.idles == 1
