@@ -48,7 +48,7 @@ class Clinic:
         """Be a member, by the page's command with this machine's names in it."""
         url, _, token, _, ca = docker("logs", self.host).split("tacit join ")[1].split()[:5]
         page = (ROOT / "docs" / "containers.md").read_text(encoding="utf-8")
-        [command] = re.findall(r"^    (docker run .*(?:\\\n.*)*)$", page, re.MULTILINE)
+        [command] = re.findall(r"^    (docker run (?:.*\\\n)*.*)$", page, re.MULTILINE)
         words = shlex.split(command.replace("\\\n", " "))
         ours = {
             "member": f"{self.name}-member",
