@@ -1,4 +1,4 @@
-"""The extras of the package `tacit`: which libraries a command needs.
+"""Extras of the package: which libraries a command needs.
 
 The installed metadata names them. No library is imported here, as this module must work when all of
 them are missing.

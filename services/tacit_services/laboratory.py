@@ -1,4 +1,4 @@
-"""The commands of the laboratory, the distribution `tacit-lab`, which nothing here imports.
+"""The commands of `tacit-lab`, which nothing here imports.
 
 It names them in its entry points of the group `tacit.commands`: `figures` is `tacit figures`, and
 `plan.measure` is `tacit plan measure`. Each is a `LaboratoryCommand`. No other distribution is

@@ -1,4 +1,4 @@
-"""Starts one service (aggregator, edge, peer or party) in the current process.
+"""Starts one service in the current process: aggregator, edge, peer or party.
 
 Both ways to start a service end here: a command such as `tacit edge`, and a child process that is
 forked from a process which has the imports done already (children/preload.py). A service
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tacit.errors import PrivacyError, TacitError
@@ -86,9 +86,14 @@ def run(service: Callable[[], None]) -> None:
         sys.exit(INTERRUPTED)
 
 
-def complain(message: str, code: int) -> int:
-    """Print `message` as one line on standard error, and return `code` for `sys.exit`."""
-    print("tacit: " + printable(" ".join(message.split())), file=sys.stderr)  # noqa: T201
+def complain(message: str, code: int, faults: Sequence[str] = ()) -> int:
+    """Print `message` as one line on standard error, and return `code` for `sys.exit`.
+
+    faults: a further line each.
+    """
+    for line in (f"tacit: {message}", *(f"  {fault}" for fault in faults)):
+        indent = "  " if line.startswith(" ") else ""
+        print(indent + printable(" ".join(line.split())), file=sys.stderr)  # noqa: T201
     return code
 
 

@@ -1,4 +1,4 @@
-"""The signals that ask a process to end, SIGTERM and SIGINT, as an event.
+"""SIGTERM and SIGINT as an event.
 
 A handler runs between any two steps of the main thread, also within `Event.wait`, while that holds
 the event's lock: a handler that set the event there would wait for itself for ever. So the handlers

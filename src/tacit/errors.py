@@ -2,6 +2,7 @@
 
     TacitError           exit code 1
     ├── ConfigError      2  a run file or a setting: names the field and the value
+    │   └── ConfigFaults 2  several at once
     ├── DataError        3  a data file is missing, altered or unreadable
     │   └── OwnersError  3  own rows do not fit; says which only to their owner
     ├── ServiceError     4  broker, store or port: unreachable, in use, lost
@@ -20,6 +21,8 @@ tacit.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class TacitError(Exception):
     """The base class of every deliberate error; `exit_code` is what the process leaves with."""
@@ -31,6 +34,15 @@ class ConfigError(TacitError):
     """A run file or setting is wrong; the message names the field and the value."""
 
     exit_code = 2
+
+
+class ConfigFaults(ConfigError):  # noqa: N818  (several errors, shown together)
+    """Several things are wrong with one file. origin: the file; faults: a line for each."""
+
+    def __init__(self, origin: str, faults: Sequence[str]) -> None:
+        super().__init__(f"{origin}: {'; '.join(faults)}")
+        self.origin = origin
+        self.faults = tuple(faults)
 
 
 class DataError(TacitError):

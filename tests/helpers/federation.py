@@ -7,6 +7,7 @@ import json
 import pty
 import random
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -118,6 +119,10 @@ class Machine:
         path = self.folder / log
         return path.read_text(errors="replace") if path.exists() else ""
 
+    def wait_for_text(self, log: str, text: str) -> None:
+        """Wait until a command that stays has printed `text`."""
+        wait_for(lambda: text in self.text(log), 3 * PATIENCE)
+
     def _environment(self) -> dict[str, str]:
         return environment(XDG_DATA_HOME=str(self.folder / "home"), HOME=str(self.folder))
 
@@ -144,6 +149,17 @@ class Host(Machine):
         assert self.serving is not None
         self.serving.kill()
         self.serving.wait()
+
+    def move(self, place: Path) -> None:
+        """Stop serving, copy the folder to `place`, and serve it there at another port."""
+        assert self.serving is not None
+        self.serving.terminate()
+        assert self.serving.wait(60) == 0, self.text("serve.log")
+        shutil.copytree(self.place, place)
+        shutil.rmtree(self.place)  # whatever still leads there is in the way from now on
+        self.place = place
+        self.port = free_port()
+        self.serve()
 
     def join_words(self) -> list[str]:
         """Return the newest line that was printed to give away, without the program."""

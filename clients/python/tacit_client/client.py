@@ -99,6 +99,7 @@ class Client:
         except UnicodeError as error:
             raise ValueError(f"url={url!r}: {error}") from error
         self._url = url
+        self._root = "/v1"
         self._timeout = timeout
         if token:
             headers = {"Authorization": f"Bearer {token}"}
@@ -106,9 +107,22 @@ class Client:
             headers = {}
         # A proxy from the environment cannot reach this machine's own loopback.
         direct = base.host in _LOOPBACK
-        self._http = _Paced(
+        self._http: httpx.Client = _Paced(
             timeout, base_url=base, timeout=timeout, headers=headers, trust_env=not direct
         )
+
+    @classmethod
+    def over(cls, http: httpx.Client, url: str, root: str, timeout: float = 10.0) -> Self:
+        """Return a client of the aggregator whose interface is at the path `root` of a server.
+
+        http: connected to that server. It is closed with the client. url: as errors name it.
+        """
+        client = cls.__new__(cls)
+        client._url = url
+        client._root = root
+        client._timeout = timeout
+        client._http = http
+        return client
 
     def __enter__(self) -> Self:
         return self
@@ -131,16 +145,18 @@ class Client:
 
     def status(self) -> Status:
         """Return the state of the run now."""
-        return self._get("/v1/status", Status)
+        return self._get(f"{self._root}/status", Status)
 
     def definition(self) -> RunDefinition:
         """Return what all who take part in the run must agree on."""
-        return self._get("/v1/definition", RunDefinition)
+        return self._get(f"{self._root}/definition", RunDefinition)
 
     def edges(self) -> list[Edge]:
         """Return every edge that ever said Hello, by name; asked for a page at a time."""
         edges: list[Edge] = []
-        while page := self._get("/v1/edges", list[Edge], after=edges[-1].id if edges else ""):
+        while page := self._get(
+            f"{self._root}/edges", list[Edge], after=edges[-1].id if edges else ""
+        ):
             edges += page
             if len(page) < _PAGE:
                 break
@@ -148,24 +164,24 @@ class Client:
 
     def edge(self, name: str) -> Edge:
         """Return one edge. Raises ApiError 404 if it never said Hello."""
-        return self._get(f"/v1/edges/{_segment(name)}", Edge)
+        return self._get(f"{self._root}/edges/{_segment(name)}", Edge)
 
     def series(self, after: int | None = None) -> list[Point]:
         """Return the evaluations, oldest first: all, or those of versions later than `after`."""
         only = {} if after is None else {"after": after}
-        return self._get("/v1/series", list[Point], **only)
+        return self._get(f"{self._root}/series", list[Point], **only)
 
     def log(self, after: int = 0) -> list[RunEvent]:
         """Return the run's events behind number `after`, oldest first; the newest 1,000."""
-        return self._get("/v1/log", list[RunEvent], after=after)
+        return self._get(f"{self._root}/log", list[RunEvent], after=after)
 
     def privacy(self) -> Privacy:
         """Return the run's privacy guarantee."""
-        return self._get("/v1/privacy", Privacy)
+        return self._get(f"{self._root}/privacy", Privacy)
 
     def model(self) -> ModelInfo:
         """Return the description of the weights file as it is now."""
-        return self._get("/v1/model", ModelInfo)
+        return self._get(f"{self._root}/model", ModelInfo)
 
     def weights(self, etag: str | None = None) -> bytes | None:
         """Return the safetensors file, checked by its SHA-256; None while that is still `etag`."""
@@ -174,7 +190,7 @@ class Client:
         else:
             headers = {}
         with self._reached():
-            response = self._http.get("/v1/model/weights", headers=headers)
+            response = self._http.get(f"{self._root}/model/weights", headers=headers)
         if response.status_code == 304:
             return None
         data = self._checked(response).content
@@ -193,7 +209,7 @@ class Client:
         """
         with self._reached():
             response = self._http.post(
-                "/v1/halt", json={} if reason is None else {"reason": reason}
+                f"{self._root}/halt", json={} if reason is None else {"reason": reason}
             )
         return _parsed(self._checked(response), Halted)
 
@@ -203,7 +219,7 @@ class Client:
         Raises ApiError 404 if the run is over; 409 if no edge is there; 503 as `halt` does.
         """
         with self._reached():
-            response = self._http.post("/v1/begin")
+            response = self._http.post(f"{self._root}/begin")
         return _parsed(self._checked(response), Begun)
 
     def predict(self, ids: list[str], wait_s: float = 30.0) -> Predictions:
@@ -215,7 +231,7 @@ class Client:
         timeout = httpx.Timeout(self._timeout, read=wait_s + self._timeout)
         with self._reached():
             response = self._http.post(
-                "/v1/predict", json={"ids": ids, "wait_s": wait_s}, timeout=timeout
+                f"{self._root}/predict", json={"ids": ids, "wait_s": wait_s}, timeout=timeout
             )
         return _parsed(self._checked(response), Predictions)
 
@@ -225,7 +241,7 @@ class Client:
         Raises ApiError 404 if it is not in quarantine, or the run is over; 503 as `halt` does.
         """
         with self._reached():
-            self._checked(self._http.post(f"/v1/edges/{_segment(edge)}/release"))
+            self._checked(self._http.post(f"{self._root}/edges/{_segment(edge)}/release"))
 
     def events(self) -> Iterator[Status]:
         """Yield the status now and at every change, until the server ends.
@@ -233,7 +249,10 @@ class Client:
         Raises Unreachable when the connection breaks.
         """
         timeout = httpx.Timeout(self._timeout, read=_EVENT_TIMEOUT)
-        with self._reached(), self._http.stream("GET", "/v1/events", timeout=timeout) as response:
+        with (
+            self._reached(),
+            self._http.stream("GET", f"{self._root}/events", timeout=timeout) as response,
+        ):
             if not response.is_success:
                 response.read()
             for event, data in _server_sent(self._checked(response).iter_lines()):

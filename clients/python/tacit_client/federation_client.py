@@ -1,23 +1,28 @@
 """The client of a federation's host: submit runs, look at them, stop them, fetch their results.
 
-One run's own interface is reached by `Client(f"{url}/v1/runs/{run}")`'s methods through `of_run`.
+One run's own interface, while it trains, is `of_run(name)`: the `Client` of its aggregator.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import re
 import ssl
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 from pydantic import BaseModel, ConfigDict
 
-from tacit_client.client import ApiError, checked, reached
+from tacit_client.client import ApiError, Client, checked, reached
 
 _BLOCK = 1 << 20
+_PART = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
+_NAME = re.compile(rf"({_PART}/){{0,4}}{_PART}")  # of a file that a host may have written here
 
 
 class RefusedMember(BaseModel):
@@ -80,7 +85,8 @@ class FederationClient:
         if not url.startswith("https://"):
             raise ValueError(f"url={url!r}: expected https://HOST:PORT")
         self._url = url
-        self._http = httpx.Client(
+        self._connect = functools.partial(
+            httpx.Client,
             base_url=url,
             verify=trusted,
             timeout=timeout,
@@ -88,6 +94,7 @@ class FederationClient:
             trust_env=False,
             proxy=proxy,
         )
+        self._http = self._connect()
 
     def __enter__(self) -> Self:
         return self
@@ -108,6 +115,13 @@ class FederationClient:
     def run(self, name: str) -> FederationRun | None:
         """Return the run of this name; None: the token sees none."""
         return next((run for run in self.runs() if run.name == name), None)
+
+    def of_run(self, run: str) -> Client:
+        """Return a client of a run's aggregator, through the host; use it as a context manager.
+
+        Its methods raise ApiError 404 while the run does not train.
+        """
+        return Client.over(self._connect(), self._url, _path(run))
 
     def upload(self, path: Path) -> str:
         """Upload a file that an offer refers to, unless it is there; returns its SHA-256."""
@@ -130,18 +144,39 @@ class FederationClient:
         """End a run; with its results where it trains already."""
         body = {} if reason is None else {"reason": reason}
         return FederationRun.model_validate(
-            self._asked("POST", f"/v1/runs/{run}/stop", json=body).json()
+            self._asked("POST", f"{_path(run)}/stop", json=body).json()
         )
 
     def begin(self, run: str) -> FederationRun:
         """Let a run begin with the members that have consented."""
-        return _run(self._asked("POST", f"/v1/runs/{run}/begin").json())
+        return _run(self._asked("POST", f"{_path(run)}/begin").json())
 
     def results(self, run: str, folder: Path) -> list[Path]:
-        """Fetch a run's results into `folder`, which is made; returns the files."""
-        listed = self._asked("GET", f"/v1/runs/{run}/results").json()
+        """Fetch a run's results into `folder`, which is made; returns the files.
+
+        Files of its offer, as a frozen network, come with them, in the folder `offer` of it: who
+        uses the model needs them.
+        """
+        listed = self._asked("GET", f"{_path(run)}/results").json()
         folder.mkdir(parents=True, exist_ok=True)
-        return [self._fetched(run, str(item["file"]), folder) for item in listed]
+        files = [
+            self._fetched(f"{_path(run)}/results/{item['file']}", str(item["file"]), folder)
+            for item in listed
+        ]
+        return files + self.offered_files(run, folder / "offer") if files else []
+
+    def offer(self, run: str) -> dict[str, Any]:
+        """Return a run's offer, as its researcher signed it and its members see it."""
+        content: dict[str, Any] = self.get(f"{_path(run)}/offer")
+        return content
+
+    def offered_files(self, run: str, folder: Path) -> list[Path]:
+        """Fetch the files that members fetch with a run's offer into `folder`, by their names."""
+        files = self.offer(run)["files"]
+        return [
+            self._fetched(f"{_path(run)}/files/{digest}", str(name), folder)
+            for name, digest in files.items()
+        ]
 
     def get(self, path: str) -> Any:
         """Return the JSON document at `path`."""
@@ -156,18 +191,20 @@ class FederationClient:
         """Delete what is at `path`."""
         self._asked("DELETE", path)
 
-    def _fetched(self, run: str, file: str, folder: Path) -> Path:
-        if "/" in file or file.startswith("."):
-            raise ApiError(200, "Unexpected answer", f"file {file!r}: no plain name")
-        part = folder / f".{file}.part"
-        with self._reached(), self._http.stream("GET", f"/v1/runs/{run}/results/{file}") as answer:
+    def _fetched(self, url: str, name: str, folder: Path) -> Path:
+        if not _NAME.fullmatch(name):
+            raise ApiError(200, "Unexpected answer", f"file {name!r}: no plain name")
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        part = place.with_name(f".{place.name}.part")
+        with self._reached(), self._http.stream("GET", url) as answer:
             if not answer.is_success:
                 answer.read()
             self._checked(answer)
             with part.open("wb") as kept:
                 for piece in answer.iter_bytes():
                     kept.write(piece)
-        return part.replace(folder / file)
+        return part.replace(place)
 
     def _has(self, digest: str) -> bool:
         with self._reached():
@@ -187,6 +224,10 @@ class FederationClient:
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
         return checked(answer, "a federation")
+
+
+def _path(run: str) -> str:
+    return f"/v1/runs/{quote(run, safe='')}"
 
 
 def _run(content: Any) -> FederationRun:

@@ -52,7 +52,10 @@ class Schedule(_Document):
 
 
 class EdgePrivacy(_Document):
-    """What one edge's data has paid. An ε of None is infinite: there is no guarantee."""
+    """What one edge's data has paid. An ε of None is infinite: there is no guarantee.
+
+    budget_of: "data": the budget is for all of ε; "run": for the part of it that this run spends.
+    """
 
     epsilon_pld: float | None
     epsilon_rdp: float | None
@@ -64,6 +67,7 @@ class EdgePrivacy(_Document):
     mechanism: str
     adjacency: str
     budget: float | None
+    budget_of: str = "data"
 
 
 class Edge(EdgePrivacy):
@@ -79,7 +83,10 @@ class Edge(EdgePrivacy):
 
 
 class _Guarantee(_Document):
-    """The run's guarantee: the largest ε of any edge; None: there is none."""
+    """The run's guarantee: the largest ε of any edge; None: there is none.
+
+    counts: what else than this run is in ε.
+    """
 
     guarantee: str
     unit: str = "record"
@@ -90,6 +97,7 @@ class _Guarantee(_Document):
     epsilon: float | None
     mu: float | None = None
     labels_epsilon: float | None = None
+    counts: str = ""
 
 
 class Privacy(_Guarantee):

@@ -1,1 +1,1 @@
-"""Child processes of a command: services, a broker, a store."""
+"""Child processes: services, a broker, a store."""

@@ -7,15 +7,19 @@ from typing import Annotated
 
 import typer
 
+from tacit_services.cli.reach import Reach, reaching
+from tacit_services.cli.run_results import results_of
 from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 
+@reaching
 def export(
     out: Annotated[Path, typer.Argument(metavar="OUT", help="folder to make")],
-    run: Annotated[Path, typer.Option(help="output directory of a run that has ended")] = Path(
-        "out/run"
-    ),
+    run: Annotated[
+        Path,
+        typer.Option(help="output directory of a run that has ended; in a federation, its name"),
+    ] = Path("out/run"),
     code: Annotated[
         Path | None, typer.Option(help="folder of your own module [default: the run file's]")
     ] = None,
@@ -29,6 +33,8 @@ def export(
     onnx: Annotated[
         bool, typer.Option("--onnx", help="write model.onnx, too, for serving")
     ] = False,
+    *,
+    reach: Reach,
 ) -> None:
     """Write a run's model, with its model card, as a folder to use or hand on."""
     need("edge")
@@ -36,7 +42,8 @@ def export(
         need("onnx")
     from tacit import exported
 
-    files = exported.export(run, out, code, which, with_onnx=onnx)
+    with results_of(reach, run) as results:
+        files = exported.export(results, out, code, which, with_onnx=onnx)
     say(f"{out}/: {', '.join(str(file.relative_to(out)) for file in files)}")
     say(f"read {out}/README.md: whose privacy, which ε, who may rely on what")
     say(f"next: tacit predict {out} {exported.option_of_rows(out)}")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tacit.errors import ConfigError, ServiceError
-from tacit_services.cli.remote import DEFAULT_URL, Url
+from tacit_services.cli.reach import AGGREGATOR
 from tacit_services.cli.say import say
 from tacit_services.extras import need
 
@@ -22,7 +22,9 @@ def health(
             envvar="TACIT_HEALTH_FILE", help="where an edge, peer or party says how it stands"
         ),
     ] = None,
-    url: Url = DEFAULT_URL,
+    url: Annotated[
+        str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")
+    ] = AGGREGATOR,
     ca: Annotated[
         Path | None, typer.Option(help="certificate of the authority, for an https:// address")
     ] = None,

@@ -15,13 +15,14 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.errors import ConfigError, TacitError
+from tacit.errors import ConfigError, ConfigFaults, TacitError
 from tacit_services import laboratory, launch
 from tacit_services.cli import (
     audit,
     basis,
     check,
     conform,
+    doctor,
     export,
     federations,
     freeze,
@@ -34,8 +35,8 @@ from tacit_services.cli import (
     predict,
     privacy_budget,
     recover,
-    remote,
     replay,
+    run_commands,
     serve,
     show,
     simulate,
@@ -46,6 +47,7 @@ from tacit_services.cli.data_folder import DataFolder, data_folder
 from tacit_services.cli.options import AsJson
 from tacit_services.extras import need
 from tacit_services.launch import INTERRUPTED, complain
+from tacit_services.versions import own_version
 
 _CODES = (
     "Exit codes: 0 ok, 1 failure, 2 usage, run file or setting, 3 data, "
@@ -60,6 +62,7 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",  # else [default: …] would be markup, and not shown
 )
 
 
@@ -76,6 +79,9 @@ def _exit_code(arguments: list[str] | None) -> int:
     try:
         with _all_shown(sys.argv[1:] if arguments is None else arguments) as shown:
             result = app(shown, prog_name="tacit", standalone_mode=False)
+    except ConfigFaults as error:
+        count = len(error.faults)
+        return complain(f"{error.origin}: {count} faults", error.exit_code, error.faults)
     except TacitError as error:
         return complain(str(error), error.exit_code)
     except typer.TyperException as error:
@@ -212,13 +218,7 @@ def party() -> None:
 
 def version() -> None:
     """Show the version of tacit."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        typer.echo(f"tacit {installed('tacit')}")
-    except PackageNotFoundError:
-        typer.echo("tacit (from a source tree, not installed)")
+    typer.echo(f"tacit {own_version() or '(from a source tree, not installed)'}")
 
 
 def _leave_with_version(requested: bool) -> None:
@@ -269,6 +269,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
         (
             (serve.serve, "tacit serve clinic --listen 0.0.0.0:8443"),
             (member_commands.app, "tacit members invite ada --role researcher --federation clinic"),
+            (doctor.doctor, "tacit doctor https://host:8443"),
         ),
     ),
     (
@@ -285,7 +286,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
         (
             (federations.submit, "tacit submit run.toml --federation clinic"),
             (federations.runs, "tacit runs --federation clinic"),
-            (federations.begin, "tacit begin retina --federation clinic"),
+            (run_commands.begin, "tacit begin retina --federation clinic"),
             (federations.stop, "tacit stop retina --federation clinic"),
             (federations.results, "tacit results retina --out retina --federation clinic"),
         ),
@@ -314,11 +315,11 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
             (peer, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit peer"),
             (party, "TACIT_RUN_FILE=run.toml TACIT_BROKER=broker:1883 tacit party"),
             # Of one aggregator without a federation; their names stay for 0.3.
-            (remote.status, "tacit status --url http://127.0.0.1:8000"),
-            (remote.watch, "tacit watch --url http://127.0.0.1:8000"),
-            (remote.model, "tacit model --out model.safetensors"),
-            (remote.halt, "tacit halt --reason 'enough' --token-file token"),
-            (remote.release, "tacit release edge-3 --token-file token"),
+            (run_commands.status, "tacit status --url http://127.0.0.1:8000"),
+            (run_commands.watch, "tacit watch --url http://127.0.0.1:8000"),
+            (run_commands.model, "tacit model --out model.safetensors"),
+            (run_commands.halt, "tacit halt --reason 'enough' --token-file token"),
+            (run_commands.release, "tacit release edge-3 --token-file token"),
             (version, "tacit version"),
         ),
     ),
@@ -334,7 +335,7 @@ def _not_installed() -> None:
 
 
 def _register() -> None:
-    ledgers.app.callback(invoke_without_command=True)(remote.ledger)
+    ledgers.app.callback(invoke_without_command=True)(run_commands.ledger)
     for panel, commands in _COMMANDS:
         for command, example in commands:
             _add(app, command, example, rich_help_panel=panel, hidden=panel == OTHERS)

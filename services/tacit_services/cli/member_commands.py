@@ -10,37 +10,33 @@ from urllib.parse import quote
 import typer
 
 from tacit.errors import ConfigError
-from tacit_services.cli.federations import Ca, FederationFolder, HostUrl, PersonToken, reached
+from tacit_services.cli import run_commands
 from tacit_services.cli.options import AsJson
+from tacit_services.cli.reach import Reach, reaching
 
-app = typer.Typer(name="members", help="Members of a federation: list, invite, cancel, revoke.")
+app = typer.Typer(
+    name="members", help="Members of a federation: list, invite, cancel, revoke, readmit."
+)
 MemberName = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
 
 
 @app.callback(invoke_without_command=True)
-def members(
-    context: typer.Context,
-    federation: FederationFolder = None,
-    url: HostUrl = None,
-    token_file: PersonToken = None,
-    ca: Ca = None,
-    as_json: AsJson = False,
-) -> None:
+@reaching
+def members(context: typer.Context, *, reach: Reach, as_json: AsJson = False) -> None:
     """Show who is a member, since when, last heard of when."""
     if context.invoked_subcommand is None:
-        list_(federation, url, token_file, ca, as_json)
+        _list(reach, as_json)
 
 
 @app.command("list", epilog="Example: tacit members list --federation clinic")
-def list_(
-    federation: FederationFolder = None,
-    url: HostUrl = None,
-    token_file: PersonToken = None,
-    ca: Ca = None,
-    as_json: AsJson = False,
-) -> None:
+@reaching
+def list_(*, reach: Reach, as_json: AsJson = False) -> None:
     """Show who is a member, since when, last heard of when, and which tokens are open."""
-    with reached(federation, url, token_file, ca) as (_, client):
+    _list(reach, as_json)
+
+
+def _list(reach: Reach, as_json: bool) -> None:
+    with reach.client() as client:
         content = client.get("/v1/members")
     if as_json:
         typer.echo(json.dumps(content, indent=2))
@@ -52,59 +48,60 @@ def list_(
 
 
 @app.command(epilog="Example: tacit members invite ada --role researcher --federation clinic")
+@reaching
 def invite(
     name: MemberName,
     role: Annotated[str, typer.Option(help="member, researcher or reader")] = "member",
     uses: Annotated[
-        int | None, typer.Option(min=1, help="how many may join by it [any]; members alone")
+        int | None,
+        typer.Option(min=1, help="how many may join by it; members alone [default: any]"),
     ] = None,
     until: Annotated[
-        str | None, typer.Option(metavar="DATE", help="last day, 2026-12-31 [for good]")
+        str | None, typer.Option(metavar="DATE", help="last day, 2026-12-31 [default: for good]")
     ] = None,
-    federation: FederationFolder = None,
-    url: HostUrl = None,
-    token_file: PersonToken = None,
-    ca: Ca = None,
+    *,
+    reach: Reach,
     as_json: AsJson = False,
 ) -> None:
     """Make a token: for members a line to join with, for people the token itself."""
     body = {"name": name, "role": role, "uses": uses, "until": _seconds(until)}
-    with reached(federation, url, token_file, ca) as (_, client):
+    with reach.client() as client:
         given = client.post("/v1/members/invite", body)
     _say(given, as_json, given["line"])
 
 
 @app.command(epilog="Example: tacit members cancel ada --federation clinic")
-def cancel(
-    name: MemberName,
-    federation: FederationFolder = None,
-    url: HostUrl = None,
-    token_file: PersonToken = None,
-    ca: Ca = None,
-    as_json: AsJson = False,
-) -> None:
+@reaching
+def cancel(name: MemberName, *, reach: Reach, as_json: AsJson = False) -> None:
     """Let the token of NAME be worth nothing from now on; who has joined with it stays."""
-    with reached(federation, url, token_file, ca) as (_, client):
+    with reach.client() as client:
         client.post(f"/v1/members/cancel/{quote(name, safe='')}", {})
     _say({"name": name, "cancelled": True}, as_json, f"{name}: its token is worth nothing now")
 
 
 @app.command(epilog="Example: tacit members revoke 'St. Mary' --federation clinic")
-def revoke(
-    name: MemberName,
-    federation: FederationFolder = None,
-    url: HostUrl = None,
-    token_file: PersonToken = None,
-    ca: Ca = None,
-    as_json: AsJson = False,
-) -> None:
+@reaching
+def revoke(name: MemberName, *, reach: Reach, as_json: AsJson = False) -> None:
     """End the membership of NAME: it says nothing more, in any run."""
-    with reached(federation, url, token_file, ca) as (_, client):
+    with reach.client() as client:
         revoked = client.post(f"/v1/members/revoke/{quote(name, safe='')}", {})
     line = f"{revoked['name']} ({revoked['id']}) is no member any more"
     if tokens := revoked["open_tokens"]:
         line += f"; its machine may join anew by {', '.join(tokens)} (tacit members cancel NAME)"
     _say(revoked, as_json, line)
+
+
+@app.command(epilog="Example: tacit members readmit 'St. Mary' --run retina --federation clinic")
+@reaching
+def readmit(
+    name: MemberName,
+    run: Annotated[str, typer.Option("--run", metavar="RUN", help="the run", show_default=False)],
+    *,
+    reach: Reach,
+    as_json: AsJson = False,
+) -> None:
+    """End the quarantine that a run's guard has put NAME into."""
+    run_commands.readmit(reach, name, run, as_json)
 
 
 def _seconds(until: str | None) -> float | None:

@@ -40,7 +40,9 @@ _Unit = Annotated[
 _Sites = Annotated[
     int | None,
     typer.Option(
-        min=1, help="so many sites have data each, site0.csv, … [default: one file is dealt]"
+        min=1,
+        help="so many sites have data each, site0.csv, … [default: one file is dealt]; in a "
+        "federation: so many members are waited for [default: 2]",
     ),
 ]
 _Model = Annotated[
@@ -81,6 +83,12 @@ def new(
     encoding: _Encoding = None,
     header: _Header = None,
     sheet: _Sheet = None,
+    federation: Annotated[
+        bool,
+        typer.Option(
+            "--federation", help="for members of a federation, whose rows are their own; see submit"
+        ),
+    ] = False,
 ) -> None:
     """Write a run file for your own table or pictures, with a policy and a README."""
     if table is not None and images is not None:
@@ -95,7 +103,9 @@ def new(
     _check_event(time, event, others=bool(target) or counts)
     name, labels = _targets(target or [], counts=counts)
     goal = StatedTarget(labels, counts, time, event)
-    request = DraftRequest(table, name, unit, model, sites, images, form=form, goal=goal)
+    request = DraftRequest(
+        table, name, unit, model, sites, images, form=form, goal=goal, federation=federation
+    )
     written = make(folder, request, data_home())
     say(f"{folder}/: {', '.join(file.name for file in written.files)}")
     for line in _of_the_sample(request, written):
@@ -121,6 +131,10 @@ def _of_the_sample(request: DraftRequest, written: WrittenRun) -> Iterator[str]:
 
 def _next_steps(folder: Path, request: DraftRequest) -> Iterator[str]:
     """Yield what comes next."""
+    if request.federation:
+        yield f"next: write into {folder}/run.toml how many rows a member is taken to have, then"
+        yield f"  tacit submit {folder}/run.toml --federation FOLDER"
+        return
     names = f"{folder}/{request.train}".replace("{edge}", "N")
     if request.images is not None:
         what = "pictures"

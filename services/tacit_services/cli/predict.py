@@ -18,7 +18,10 @@ from tacit import rounding
 from tacit.errors import ConfigError, DataError, OwnersError, PrivacyError, ServiceError, TacitError
 from tacit.shown import as_json as text_of_json
 from tacit.shown import cells
+from tacit_services.cli.options import AsJson
 from tacit_services.cli.owners import owners_screen
+from tacit_services.cli.reach import Reach, reaching
+from tacit_services.cli.run_results import exported_run
 from tacit_services.cli.say import say
 from tacit_services.extras import need
 from tacit_services.transport import rest_client
@@ -43,8 +46,8 @@ ModelFolder = Annotated[
     Path | None,
     typer.Argument(
         metavar="MODEL",
-        help="folder of `tacit export`; of a vertical run, its output directory [default: ask "
-        "--url]",
+        help="folder of `tacit export`; in a federation, the name of a run; of a vertical run, its "
+        "output directory [default: ask --url]",
     ),
 ]
 NewTable = Annotated[
@@ -77,17 +80,9 @@ TrustCode = Annotated[
     ),
 ]
 Wait = Annotated[float, typer.Option(min=0.1, max=600.0, help="seconds to wait for the parties")]
-ServerUrl = Annotated[
-    str,
-    typer.Option(
-        envvar="TACIT_URL", help="an aggregator that serves on after its run (TACIT_LINGER)"
-    ),
-]
-ReaderTokenFile = Annotated[
-    Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with that aggregator's token")
-]
 
 
+@reaching
 @owners_screen()
 def predict(
     run: ModelFolder = None,
@@ -99,10 +94,10 @@ def predict(
     id_column: IdColumn = None,
     ids: RecordIds = None,
     wait: Wait = 60.0,
-    url: ServerUrl = "http://127.0.0.1:8000",
-    token_file: ReaderTokenFile = None,
     trust_code: TrustCode = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
+    *,
+    reach: Reach,
+    as_json: AsJson = False,
 ) -> None:
     """Predict new rows with a model that was exported.
 
@@ -117,7 +112,8 @@ def predict(
     }
     chosen = {kind: path for kind, path in given_rows.items() if path is not None}
     if run is not None and (chosen or not ids):
-        _exported(run, chosen, out, id_column, trust_code, as_json)
+        with exported_run(reach, run) as folder:
+            _exported(folder, chosen, out, id_column, trust_code, as_json)
         return
     need("edge" if run is None else "run")
     listed = [item for option in ids or [] for item in map(str.strip, option.split(",")) if item]
@@ -126,7 +122,7 @@ def predict(
     ask: Callable[[Client], Predictions] = lambda client: client.predict(listed, wait)  # noqa: E731
     with _errors():
         if run is None:
-            answer = _ask_running(url, token_file, ask)
+            answer = _ask_running(reach.aggregator, reach.token_file, ask)
         else:
             answer = _up_again(run, ask)
     if as_json:

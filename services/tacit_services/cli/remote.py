@@ -6,49 +6,27 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tacit.errors import ConfigError, ServiceError, TacitError
-from tacit_services.cli.options import AsJson
 from tacit_services.cli.say import say
 from tacit_services.extras import need
 from tacit_services.transport import rest_client
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from tacit_client import Client, Point, Status
-
-Url = Annotated[str, typer.Option(envvar="TACIT_URL", help="the aggregator's REST address")]
-TokenFile = Annotated[
-    Path | None, typer.Option(envvar="TACIT_TOKEN_FILE", help="file with the operator's token")
-]
-ReadTokenFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--token-file",
-        envvar="TACIT_READ_TOKEN_FILE",
-        help="file with the token for reading, where one is needed",
-    ),
-]
-DEFAULT_URL = "http://127.0.0.1:8000"
+    from tacit_client import Client, Edge, Point, Status
 
 
-def status(
-    url: Url = DEFAULT_URL, token_file: ReadTokenFile = None, as_json: AsJson = False
-) -> None:
+def status(url: str, token_file: Path | None, as_json: bool) -> None:
     """Show the run as it stands."""
     with _client(url, token_file) as client:
         _show_status(client.status(), as_json)
 
 
-def watch(
-    url: Url = DEFAULT_URL,
-    once: Annotated[bool, typer.Option("--once", help="show the present state and leave")] = False,
-    token_file: ReadTokenFile = None,
-    as_json: AsJson = False,
-) -> None:
+def watch(url: str, once: bool, token_file: Path | None, as_json: bool) -> None:
     """Show the run live until it ends."""
     with _client(url, token_file) as client:
         if once:
@@ -57,39 +35,35 @@ def watch(
             raise ServiceError(f"{url}: the aggregator stopped before the run's end")
 
 
-def model(
-    url: Url = DEFAULT_URL,
-    out: Annotated[
-        Path | None, typer.Option(help="download the weights (safetensors) to this file")
-    ] = None,
-    token_file: ReadTokenFile = None,
-    as_json: AsJson = False,
-) -> None:
+def model(url: str, out: Path | None, token_file: Path | None, as_json: bool) -> None:
     """Show the model, or download its weights and check their SHA-256."""
-    from tacit_services.display import text_tables
-
     with _client(url, token_file) as client:
-        if out is not None:
-            _download(client, out, as_json)
-        else:
-            info = client.model()
-            _show(info.to_json(), as_json, lambda console: text_tables.model(console, info))
+        show_model(client, out, as_json)
 
 
-def ledger(
-    context: typer.Context,
-    url: Url = DEFAULT_URL,
-    token_file: ReadTokenFile = None,
-    as_json: AsJson = False,
-) -> None:
-    """Show what every edge's data has paid in privacy, or read an edge's own ledger."""
-    if context.invoked_subcommand is not None:
-        return
+def show_model(client: Client, out: Path | None, as_json: bool) -> None:
+    """Show the model of a client's run; with `out`, download its weights instead."""
     from tacit_services.display import text_tables
 
+    if out is not None:
+        _download(client, out, as_json)
+        return
+    info = client.model()
+    _show(info.to_json(), as_json, lambda console: text_tables.model(console, info))
+
+
+def ledger(url: str, token_file: Path | None, as_json: bool) -> None:
+    """Show what every edge's data has paid in privacy."""
     with _client(url, token_file) as client:
         edges = client.edges()
         live = not client.status().over
+    show_ledger(edges, live, as_json)
+
+
+def show_ledger(edges: list[Edge], live: bool, as_json: bool) -> None:
+    """Show what each of `edges` has paid. live: its run goes on."""
+    from tacit_services.display import text_tables
+
     _show(
         [edge.to_json() for edge in edges],
         as_json,
@@ -97,14 +71,7 @@ def ledger(
     )
 
 
-def halt(
-    url: Url = DEFAULT_URL,
-    reason: Annotated[
-        str, typer.Option(help="said to every edge, and kept in the journal")
-    ] = "operator",
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
-) -> None:
+def halt(url: str, reason: str, token_file: Path | None, as_json: bool) -> None:
     """End the run: no further update is accepted."""
     with _client(url, token_file) as client:
         answer = client.halt(reason)
@@ -115,22 +82,22 @@ def halt(
     )
 
 
-def begin(url: Url = DEFAULT_URL, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+def begin(url: str, token_file: Path | None, as_json: bool) -> None:
     """Begin the run with the edges that are there, and wait for no more."""
     with _client(url, token_file) as client:
         answer = client.begin()
     _show(answer.to_json(), as_json, lambda _: f"the run begins with {answer.edges} edges")
 
 
-def release(
-    edge: Annotated[str, typer.Argument(help="an edge in quarantine", show_default=False)],
-    url: Url = DEFAULT_URL,
-    token_file: TokenFile = None,
-    as_json: AsJson = False,
-) -> None:
+def release(edge: str, url: str, token_file: Path | None, as_json: bool) -> None:
     """End the quarantine that the guard has put an edge into."""
     with _client(url, token_file) as client:
         client.release(edge)
+    show_released(edge, as_json)
+
+
+def show_released(edge: str, as_json: bool) -> None:
+    """Say that an edge may take part again."""
     _show({"id": edge, "released": True}, as_json, lambda _: f"{edge} may take part again")
 
 
@@ -148,7 +115,7 @@ def _client(url: str, token_file: Path | None) -> Iterator[Client]:
             f"{error}; is a run going on there? `tacit run` says its address (--url)"
         ) from error
     except ApiError as error:
-        raise TacitError(f"{url}: {error}") from error
+        raise TacitError(f"{url}: {error.detail}") from error
 
 
 def _show(content: Any, as_json: bool, picture: Callable[[Console], RenderableType]) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from tacit_services.cli.option_group import option_group
 from tacit_services.extras import need
 
 ServedFolder = Annotated[
@@ -36,104 +38,111 @@ WantedBy=multi-user.target
 """
 
 
-def serve(
-    folder: ServedFolder,
+@dataclass(frozen=True, slots=True)
+class ServeFlags:
+    """The settings of a federation, as flags; None: not stated. Names: FederationSettings'."""
+
     listen: Annotated[
         str | None,
         typer.Option(
-            metavar="HOST:PORT", envvar="TACIT_LISTEN", help="the one port [0.0.0.0:8443]"
+            metavar="HOST:PORT", envvar="TACIT_LISTEN", help="the one port [default: 0.0.0.0:8443]"
         ),
-    ] = None,
-    host: Annotated[
+    ] = None
+    hosts: Annotated[
         list[str] | None,
         typer.Option(
+            "--host",
             envvar="TACIT_HOSTS",
             metavar="NAME",
             help="name or address under which members reach this machine; may be repeated, the "
-            "first is shown [found]",
+            "first is shown [default: what is found]",
         ),
-    ] = None,
+    ] = None
     broker: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
             envvar="TACIT_BROKER",
-            help="an organisation's own [one is started]",
+            help="an organisation's own [default: one is started]",
         ),
-    ] = None,
+    ] = None
     store: Annotated[
         str | None,
         typer.Option(
-            metavar="URL", envvar="TACIT_STORE", help="an organisation's own [one is started]"
+            metavar="URL",
+            envvar="TACIT_STORE",
+            help="an organisation's own [default: one is started]",
         ),
-    ] = None,
+    ] = None
     certificate: Annotated[
         Path | None,
         typer.Option(envvar="TACIT_CERTIFICATE", help="for HTTPS, of a name that the world knows"),
-    ] = None,
-    key: Annotated[Path | None, typer.Option(envvar="TACIT_KEY", help="its key")] = None,
+    ] = None
+    key: Annotated[Path | None, typer.Option(envvar="TACIT_KEY", help="its key")] = None
     data: Annotated[
         Path | None, typer.Option(envvar="TACIT_DATA", help="folder with published test sets")
-    ] = None,
+    ] = None
     parallel: Annotated[
         int | None,
-        typer.Option(min=1, envvar="TACIT_PARALLEL", help="runs that train at a time [4]"),
-    ] = None,
+        typer.Option(min=1, envvar="TACIT_PARALLEL", help="runs that train at a time [default: 4]"),
+    ] = None
     token_uses: Annotated[
         int | None,
-        typer.Option(min=1, envvar="TACIT_TOKEN_USES", help="how many may join by the token [any]"),
-    ] = None,
+        typer.Option(
+            min=1, envvar="TACIT_TOKEN_USES", help="how many may join by the token [default: any]"
+        ),
+    ] = None
     token_hours: Annotated[
         float | None,
-        typer.Option(min=0, envvar="TACIT_TOKEN_HOURS", help="hours that it is valid [24]"),
-    ] = None,
+        typer.Option(min=0, envvar="TACIT_TOKEN_HOURS", help="hours of its life [default: 24]"),
+    ] = None
     join_file: Annotated[
         Path | None,
         typer.Option(
             envvar="TACIT_JOIN_FILE", help="gets the token that is printed: join --token-file"
         ),
-    ] = None,
+    ] = None
     show: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT",
             envvar="TACIT_SHOW",
-            help="plain HTTP, for this machine: page and REST of the newest run [none]",
+            help="plain HTTP, for this machine: page and REST of the newest run [default: none]",
         ),
-    ] = None,
+    ] = None
     log: Annotated[
-        str | None, typer.Option(envvar="TACIT_LOG", help="debug, info or warning [info]")
-    ] = None,
+        str | None, typer.Option(envvar="TACIT_LOG", help="debug, info or warning [default: info]")
+    ] = None
+
+    def stated(self) -> dict[str, object]:
+        """Return the flags by name; what was not stated is None."""
+        flags = {each.name: getattr(self, each.name) for each in fields(self)}
+        return flags | {"hosts": self.hosts or None}
+
+
+def _serve(
+    folder: ServedFolder,
+    *,
+    flags: ServeFlags,
     systemd: Annotated[
         bool, typer.Option("--systemd", help="print a unit for systemd, and leave")
     ] = False,
 ) -> None:
     """Serve a federation: authority, broker, store, enrolment, REST, and its runs, at one port."""
     need("aggregator")
-    flags = {
-        "listen": listen,
-        "hosts": host or None,
-        "broker": broker,
-        "store": store,
-        "certificate": certificate,
-        "key": key,
-        "data": data,
-        "parallel": parallel,
-        "token_uses": token_uses,
-        "token_hours": token_hours,
-        "join_file": join_file,
-        "show": show,
-        "log": log,
-    }
+    stated = flags.stated()
     if systemd:
-        _print_unit(folder, flags)
+        _print_unit(folder, stated)
         return
     from tacit_services import logs
     from tacit_services.federation import host as federation_host
     from tacit_services.federation.federation_settings import read
 
-    logs.to_stderr(read(folder, flags).log)
-    federation_host.serve(folder, flags, _say)
+    logs.to_stderr(read(folder, stated).log)
+    federation_host.serve(folder, stated, _say)
+
+
+serve = option_group(_serve, "flags", ServeFlags)
 
 
 def _say(line: str) -> None:

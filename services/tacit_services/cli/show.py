@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tacit_services.cli.options import AsJson
+from tacit_services.cli.reach import Reach, reaching
 from tacit_services.cli.say import say
 from tacit_services.extras import need
 
@@ -17,14 +20,22 @@ if TYPE_CHECKING:
 _KINDS = 12  # of operations that are named in a line
 
 
+@reaching
 def show(
-    file: Annotated[Path, typer.Argument(metavar="NAME.graph.json", help="a frozen network")],
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="NAME.graph.json", help="a frozen network; in a federation, the name of a run"
+        ),
+    ],
     nodes: Annotated[
         bool, typer.Option(help="every weight, and every operation with its line")
     ] = False,
     svg: Annotated[
         Path | None, typer.Option(metavar="NAME.svg", help="file to draw its layers to")
     ] = None,
+    *,
+    reach: Reach,
     as_json: AsJson = False,
 ) -> None:
     """Show a frozen network: its layers, its weights, and what a row costs.
@@ -32,6 +43,26 @@ def show(
     Nothing of it is run, and its values need not be there.
     """
     need("edge")
+    if not reach.names_run(file):
+        _show_graph(file, nodes, svg, as_json)
+        return
+    with TemporaryDirectory(prefix="tacit-") as folder:
+        with reach.client() as client:
+            offer = client.offer(str(file))
+            client.offered_files(str(file), Path(folder))
+        model = offer["file"]["model"]
+        if model["name"] == "graph":
+            _show_graph(Path(folder) / model["file"], nodes, svg, as_json)
+        elif as_json:
+            typer.echo(json.dumps(model, indent=2))
+        else:
+            settings = [f"{key} = {value}" for key, value in model.items() if key != "name"]
+            say(f"{file}: the model is {model['name']}, one of tacit's own")
+            for line in settings:
+                say(f"  {line}")
+
+
+def _show_graph(file: Path, nodes: bool, svg: Path | None, as_json: bool) -> None:
     from tacit.graphs.graph_facts import document_of, facts_of, node_lines, shape_words
     from tacit.graphs.graph_file import read_graph
     from tacit.graphs.graph_picture import picture

@@ -1,1 +1,1 @@
-"""The terminal view of a run: the live view, and tables."""
+"""Terminal views of a run, and tables."""

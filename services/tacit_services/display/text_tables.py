@@ -134,8 +134,8 @@ def status(to: Console, run: Status) -> Table:
         ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
         (
             "privacy",
-            f"ε {at_most(run, epsilon(privacy.epsilon))} at δ {privacy.delta:g}: "
-            f"{privacy.guarantee}",
+            f"ε {at_most(run, epsilon(privacy.epsilon))} at δ {privacy.delta:g}"
+            f"{_counted(privacy.counts)}: {privacy.guarantee}",
         ),
         ("trusted", privacy.trusted or "-"),
         ("model", f"version {run.model_version}, sha256 {run.model_sha256}"),
@@ -259,9 +259,20 @@ def _paid(edge: Edge) -> dict[str, str]:
         "ε (RDP)": epsilon(edge.epsilon_rdp),
         "δ": f"{edge.delta:g}",
         "budget": _number(budget),
-        "left": "-" if spent is None or budget is None else rounding.down(max(0.0, budget - spent)),
+        "left": _left(edge),
         "refused": f"{edge.refusals} ({edge.refusal})" if edge.refusals else "-",
     }
+
+
+def _counted(counts: str) -> str:
+    return f", over {counts}" if counts else ""
+
+
+def _left(edge: Edge) -> str:
+    """Return what a budget of the data leaves; a run's own part of ε is not known apart."""
+    if edge.epsilon_pld is None or edge.budget is None or edge.budget_of != "data":
+        return "-"
+    return rounding.down(max(0.0, edge.budget - edge.epsilon_pld))
 
 
 def _refusing(run: Status) -> str:

@@ -99,6 +99,9 @@ def _budget(edge: Edge) -> Text:
     """Return a bar, and the two numbers."""
     if edge.budget is None:
         return Text(text_tables.epsilon(edge.epsilon_pld))
+    if edge.budget_of != "data":
+        spent = text_tables.epsilon(edge.epsilon_pld)
+        return Text(f"{spent} in all runs; limit of this one {edge.budget:g}")
     full = round(_share(edge) * _BAR)
     spent = text_tables.epsilon(edge.epsilon_pld)
     return Text(f"{'█' * full}{'░' * (_BAR - full)} {spent} of {edge.budget:g}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import secrets
 import time
 from collections.abc import Callable
@@ -23,6 +24,24 @@ from tacit_services.enrollment.human_names import checked_human_name
 _FORMAT = 1
 
 
+EACH_HOUR = 100  # machines that a token without a number of uses admits within an hour
+_HOUR = 3600.0
+
+
+class TooManyError(ConfigError):
+    """A token that is for any number of machines has admitted many lately.
+
+    wait: seconds until it admits more.
+    """
+
+    def __init__(self, wait: float) -> None:
+        super().__init__(
+            f"the join token admits {EACH_HOUR} machines an hour; try again in "
+            f"{math.ceil(wait / 60)} min, or ask the host for a token of your own"
+        )
+        self.wait = math.ceil(wait)
+
+
 class TokenRefusedError(ConfigError):
     """A token that is unknown, cancelled, expired or used up."""
 
@@ -32,7 +51,8 @@ class JoinToken:
     """One token, as the file has it.
 
     uses: for how many machines it is, where that is limited. until: its end in seconds since 1970,
-    if it has one. served: SHA-256 of the keys that it has served, in hex.
+    if it has one. served: SHA-256 of the keys that it has served, in hex. hour, in_hour: when the
+    latest hour of serving began, and how many new keys it has served in that.
     """
 
     name: str
@@ -41,6 +61,8 @@ class JoinToken:
     uses: int | None
     until: float | None
     served: tuple[str, ...] = ()
+    hour: float = 0.0
+    in_hour: int = 0
 
     @property
     def left(self) -> int | None:
@@ -95,7 +117,9 @@ class JoinTokens:
         """Note durably that this token serves `key`, and return it as it is then.
 
         key: SHA-256 of the public key, in hex. Raises TokenRefusedError, in one line, where it is
-        unknown, cancelled, expired, or used up by other keys.
+        unknown, cancelled, expired, or used up by other keys. Raises TooManyError where it is for
+        any number, and has served EACH_HOUR new keys within an hour. So one token cannot use up the
+        numbers of a federation while it lasts.
         """
         with self._file.changing() as tokens:
             token = self._live(tokens, secret)
@@ -105,9 +129,19 @@ class JoinTokens:
                 raise TokenRefusedError(
                     f"the join token was for {token.uses} and is used up; ask the host for another"
                 )
-            served = replace(token, served=(*token.served, key))
+            served = self._with(token, key)
             tokens[tokens.index(token)] = served
             return served
+
+    def _with(self, token: JoinToken, key: str) -> JoinToken:
+        """Return a token that has served `key` now. Raises TooManyError."""
+        now = self._clock()
+        hour, before = token.hour, token.in_hour
+        if not 0 <= now - hour < _HOUR:
+            hour, before = now, 0
+        if token.uses is None and before >= EACH_HOUR:
+            raise TooManyError(hour + _HOUR - now)
+        return replace(token, served=(*token.served, key), hour=hour, in_hour=before + 1)
 
     def _live(self, tokens: list[JoinToken], secret: str) -> JoinToken:
         digest = _digest(secret)

@@ -53,7 +53,7 @@ def of_folder(folder: Path) -> Access:
     token = folder / "people" / "operator"
     if not ca.is_file() or not token.is_file():
         raise ConfigError(f"--federation {folder}: no federation is there; tacit serve makes one")
-    settings = federation_settings.read(folder, {})
+    settings = federation_settings.served(folder)
     host, port = split_host_port(settings.listen)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104 (compared with)
     authority = FederationAuthority(

@@ -16,14 +16,14 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from tacit.errors import ServiceError
-from tacit_services.federation.file_pool import BadUpload, FilePool, NoRoom
+from tacit_services.federation.file_pool import BadUpload, FilePool, NoRoom, OverQuota
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.members import Member
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.person_access import PERSON_TOKEN
 from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
-from tacit_services.federation.run_records import RunRecords
+from tacit_services.federation.run_records import Answered, Reason, RunRecords
 from tacit_services.federation.submissions import Refused
 from tacit_services.transport.bearer import guarded
 from tacit_services.transport.http_pace import Pace
@@ -41,8 +41,8 @@ class Answering(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     fingerprint: str = Field(pattern="^[0-9a-f]{64}$")
-    answer: Literal["accepted", "declined", "withdrawn", "refused"]
-    reason: Literal["", "policy", "code", "column names", "declined", "unavailable"] = ""
+    answer: Answered
+    reason: Reason = ""
 
 
 class Stopping(BaseModel):
@@ -92,7 +92,10 @@ def offer_routes(desk: RunDesk, member: Callable[..., Member]) -> APIRouter:
 
 
 def result_routes(desk: RunDesk, records: RunRecords, person: Callable[..., Person]) -> APIRouter:
-    """Return the routes of runs' results. person: as of `run_routes`, which come after these."""
+    """Return the routes of runs' results and offers.
+
+    person: as of `run_routes`, which come after these.
+    """
     router = APIRouter(prefix="/v1/runs", tags=["people"], responses=documented(401, 403))
     known = Depends(person)
 
@@ -102,6 +105,16 @@ def result_routes(desk: RunDesk, records: RunRecords, person: Callable[..., Pers
         folder = records.results(desk.run(run, by).name)
         names = sorted(path for path in folder.glob("*") if path.is_file())
         return document([{"file": path.name, "bytes": path.stat().st_size} for path in names])
+
+    @router.get("/{run}/offer", summary="Its offer, as its researcher signed it",
+                responses=documented(404))  # fmt: skip
+    def offer(run: str, by: Person = known) -> Response:
+        return Response(desk.offer(desk.run(run, by).name), media_type="application/json")
+
+    @router.get("/{run}/files/{digest}", summary="A file that its offer refers to",
+                responses=documented(404))  # fmt: skip
+    def file(run: str, digest: str, by: Person = known) -> Response:
+        return FileResponse(desk.file(desk.run(run, by).name, digest), media_type=_BINARY)
 
     @router.get("/{run}/results/{file}", summary="A file of a run's results",
                 responses=documented(404))  # fmt: skip
@@ -149,7 +162,7 @@ def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) ->
 
     @router.api_route("/{run}/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
     async def read(request: Request, run: str, path: str, by: Person = known) -> Response:
-        desk.run(run, by)
+        desk.training(run, by)
         return await proxy.passed_on(request, run, path)
 
     @router.post("/{run}/{path:path}", include_in_schema=False)
@@ -215,7 +228,7 @@ def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
 
     @router.head("/{digest}", summary="Whether a file is here", responses=documented(404))
     def is_here(digest: str, _: Person = known) -> Response:
-        return Response(status_code=404 if pool.path(digest) is None else 200)
+        return Response(status_code=200 if pool.wanted(digest) else 404)
 
     @router.put("/{digest}", status_code=204, summary="Upload a file, named by its SHA-256",
                 responses=documented(413, 422, 507))  # fmt: skip
@@ -223,9 +236,12 @@ def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
         if not by.may(Right.RESEARCHER):
             return problem(403, "a reader's token uploads nothing")
         try:
-            await pool.take(digest, request.stream())
+            quota_of = None if by.may(Right.OPERATOR) else by.name
+            await pool.take(digest, request.stream(), quota_of)
         except NoRoom as error:
             return problem(507, str(error))
+        except OverQuota as error:
+            return problem(413, str(error))
         except BadUpload as error:
             return problem(422, str(error))
         return Response(status_code=204)

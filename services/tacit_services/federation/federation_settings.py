@@ -21,6 +21,7 @@ from tacit_services.disk import files
 from tacit_services.transport.address import HostPort, split_host_port
 
 FILE = "federation.toml"
+_SERVED = "served.json"
 _ANY = ("0.0.0.0", "::", "")  # noqa: S104  (compared with, not bound to)
 
 
@@ -106,6 +107,26 @@ def write(folder: Path, settings: FederationSettings) -> None:
         else:
             lines.append(f"{name} = {_toml(value)}")
     files.write(folder / FILE, ("\n".join(lines) + "\n").encode(), files.PUBLIC)
+
+
+def note_served(folder: Path, settings: FederationSettings) -> None:
+    """Write down with which settings `folder` is served, for commands beside it. Raises OSError."""
+    content = settings.model_dump_json(exclude_none=True).encode()
+    files.write(folder / _SERVED, content, files.PUBLIC)
+
+
+def served(folder: Path) -> FederationSettings:
+    """Return the settings with which `folder` is served, or was last: flags may have changed them.
+
+    Of one that never was: those of its file. Raises ConfigError.
+    """
+    path = folder / _SERVED
+    try:
+        return FederationSettings.model_validate_json(regular_file.content(path))
+    except FileNotFoundError:
+        return read(folder, {})
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: {error}") from error
 
 
 def _sources(folder: Path, flags: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:

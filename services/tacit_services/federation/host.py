@@ -28,7 +28,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI
 from fastapi.security import HTTPAuthorizationCredentials
 
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, TacitError
 from tacit_services.children.processes import Child, restart_if_dead, stopping
 from tacit_services.disk import files
 from tacit_services.enrollment.acl import aggregator_name
@@ -52,6 +52,7 @@ from tacit_services.federation.lingering import Lingering
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.member_desk import MemberDesk, member_of_request
 from tacit_services.federation.members import Members
+from tacit_services.federation.page.host_page import host_pages
 from tacit_services.federation.people import People, Person
 from tacit_services.federation.person_access import PERSON_TOKEN, PersonAccess
 from tacit_services.federation.run_desk import RunDesk
@@ -70,6 +71,7 @@ from tacit_services.transport.front_door import FrontDoor
 from tacit_services.transport.pinned_authority import PREFIX, FederationAuthority
 
 log = logging.getLogger("tacit.federation")
+_SWEEP_SECONDS = 3600.0  # between two looks for uploads that no run names
 WEB = "enrollment"  # the folder of the HTTPS server's certificate, as of tacit pki
 
 
@@ -129,12 +131,14 @@ def serve(
         parts.callback(store.close)  # once its server was stopped
         interrupted = parts.enter_context(stopping(children))
         host = FederationHost(folder, store, children, parts)
+        federation_settings.note_served(path, folder.settings)
         say(f"federation {path}: {folder.settings.url}/")
         if new_token:
             say(host.join_line())
         while not interrupted.wait(1.0):
             for child in children:
                 restart_if_dead(child)
+            host.sweep()
 
 
 class FederationHost:
@@ -163,12 +167,13 @@ class FederationHost:
         self._sockets = sockets = parts.enter_context(closing(RunSockets(path / "runs")))
         lingering = None if shown is None else Lingering(rules, self._aggregator)
         supervisor = Supervisor(
-            records, rules, sockets, self._aggregator, settings.parallel, lingering=lingering
-        )
-        pool = FilePool(path / "files")
-        submissions = Submissions(records, pool, path / "code", settings.data)
-        names = _Names(members)
-        desk = RunDesk(records, supervisor, submissions, pool, self._audit, names.of)
+            records, rules, sockets, self._aggregator, settings.parallel,
+            lambda: members.roster().asked, lingering=lingering,
+        )  # fmt: skip
+        self._pool = pool = FilePool(path / "files")
+        self._submissions = submissions = Submissions(records, pool, path / "code", settings.data)
+        self._swept: float | None = None
+        desk = RunDesk(records, supervisor, submissions, pool, self._audit, members.roster)
         self._authority = FederationAuthority(
             (folder.authority.folder / CA).read_text(encoding="ascii"),
             public_web=settings.certificate is not None,
@@ -188,6 +193,7 @@ class FederationHost:
                 file_routes(pool, person),
                 result_routes(desk, records, person),
                 run_routes(desk, RunProxy(sockets), person),
+                *host_pages(),
             ),
             settings.names,
         )
@@ -213,6 +219,20 @@ class FederationHost:
             digest = self._authority.pin().removeprefix(PREFIX)
             files.write(settings.join_file, f"{token}.{digest}\n".encode(), files.SECRET)
         return f"tacit join {settings.url} --token {token} --ca {self._authority.pin()}"
+
+    def sweep(self) -> None:
+        """Remove old uploads that no run names; a look at most once an hour, and at the start."""
+        now = time.monotonic()
+        if self._swept is not None and now - self._swept < _SWEEP_SECONDS:
+            return
+        self._swept = now
+        try:
+            removed = self._pool.sweep(self._submissions.named())
+        except (TacitError, OSError, ValueError, KeyError) as error:
+            log.warning("uploads: %s; none was removed", error)
+            return
+        if removed:
+            log.info("%d uploads that no run names were removed", len(removed))
 
     def _own_token(self) -> str:
         settings = self._folder.settings
@@ -266,18 +286,6 @@ def _newest(supervisor: Supervisor, sockets: RunSockets) -> Path | None:
     """Return the socket of the newest run's aggregator; None: none is there."""
     run = supervisor.newest()
     return None if run is None else sockets.path(run)
-
-
-class _Names:
-    """The names that people know of members."""
-
-    def __init__(self, members: Members) -> None:
-        self._members = members
-
-    def of(self, member: str) -> str:
-        """Return the name of a member's id; the id where nobody has it."""
-        entry = self._members.get(member)
-        return member if entry is None else entry.name
 
 
 def _broker(folder: HostFolder, children: list[Child]) -> tuple[str, Rules]:

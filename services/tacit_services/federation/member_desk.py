@@ -19,10 +19,11 @@ from tacit.errors import ConfigError
 from tacit.shown import printable
 from tacit_services.enrollment import certificates, client_certificate
 from tacit_services.enrollment.authority import DAYS, RENEW_DAYS, CertificateAuthority, NameTaken
-from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError
+from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError, TooManyError
 from tacit_services.federation.members import Member, Members, NotAdmittedError
 from tacit_services.transport.bearer import guarded
 from tacit_services.transport.problems import document, documented
+from tacit_services.versions import own_version
 
 log = logging.getLogger("tacit.federation")
 VERSION_HEADER = "Tacit-Version"  # of a member's tacit, in its requests
@@ -66,6 +67,12 @@ class Authority(BaseModel):
     ca: str = Field(description="PEM; a machine that joins compares its SHA-256")
 
 
+class AboutHost(BaseModel):
+    """What a member may know of the host."""
+
+    version: str = Field(description="of its tacit")
+
+
 class MemberDesk:
     """The desk that decides who becomes a member; the certificate authority signs."""
 
@@ -94,7 +101,8 @@ class MemberDesk:
 
         The same key may ask again, so an answer that was lost can be had again. Raises
         HTTPException. 403: the token is used up, expired or cancelled. 409: the name is taken, or
-        the member was revoked. 422: a signing request, or a name, that cannot be one.
+        the member was revoked. 422: a signing request, or a name, that cannot be one. 429: the
+        token has admitted many within an hour.
         """
         key = _requested(asked.csr)
         digest = certificates.key_digest(key)
@@ -104,6 +112,8 @@ class MemberDesk:
                 member = self._members.admit(
                     digest, asked.name, printable(asked.machine), printable(asked.version)
                 )
+            except TooManyError as error:
+                raise HTTPException(429, str(error), {"Retry-After": str(error.wait)}) from error
             except TokenRefusedError as error:
                 raise HTTPException(403, str(error)) from error
             except NotAdmittedError as error:
@@ -123,7 +133,7 @@ class MemberDesk:
             return self._signed(member, key)
 
     def router(self) -> APIRouter:
-        """Return the routes `POST /v1/enroll`, `POST /v1/renew` and `GET /v1/ca`."""
+        """Return the routes `POST /v1/enroll`, `POST /v1/renew`, `GET /v1/host`, `GET /v1/ca`."""
         routes = APIRouter()
         # Not in an annotation: these are strings, which know no local name.
         known = Depends(member_of_request(self._members))
@@ -139,6 +149,15 @@ class MemberDesk:
         def renew(request: Renewing, member: Member = known) -> Response:
             return document(self.renew(member, request.csr).model_dump(), 201)
 
+        @routes.get(
+            "/v1/host",
+            response_model=AboutHost,
+            summary="What a member may know of the host",
+            responses=documented(401, 403),
+        )
+        def host(_: Member = known) -> Response:
+            return document(AboutHost(version=own_version()).model_dump())
+
         @routes.get("/v1/ca", response_model=Authority, summary="The federation's authority")
         def authority() -> Response:
             return document({"ca": self._ca()})
@@ -153,7 +172,7 @@ class MemberDesk:
             status_code=201,
             response_model=Joined,
             summary="Make a machine a member",
-            responses=documented(401, 403, 409, 411, 413, 422),
+            responses=documented(401, 403, 409, 411, 413, 422, 429),
         )
         def enroll(
             credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],

@@ -12,7 +12,7 @@ import itertools
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -65,6 +65,22 @@ class LastHeard:
     version: str
 
 
+class Roster:
+    """Who is and was a member at one moment: read once, however often it is asked.
+
+    asked: the ids of all who are shown offers, by number; of none that was revoked.
+    """
+
+    def __init__(self, members: Iterable[Member]) -> None:
+        everybody = sorted(members, key=lambda member: member.number)
+        self._names = {member.id: member.name for member in everybody}
+        self.asked = [member.id for member in everybody if member.revoked is None]
+
+    def name(self, identity: str) -> str:
+        """Return the name of a member's id; the id where nobody has it."""
+        return self._names.get(identity, identity)
+
+
 class Members:
     """The members of the federation whose FOLDER/members is `folder`.
 
@@ -110,6 +126,10 @@ class Members:
     def all(self) -> list[Member]:
         """Return everybody who ever was a member, by number."""
         return sorted(self._file.all(), key=lambda member: member.number)
+
+    def roster(self) -> Roster:
+        """Return who is and was a member now."""
+        return Roster(self._file.all())
 
     def get(self, identity: str) -> Member | None:
         """Return the member of this id; None: there is none. It may be revoked."""

@@ -11,10 +11,14 @@ from typing import Any
 
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.members import Roster
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_records import REASONS, MemberAnswer, RunRecord, RunRecords
+from tacit_services.federation.run_standing import standing
 from tacit_services.federation.submissions import Refused, Submissions
 from tacit_services.federation.supervisor import Supervisor
+
+_NO_AGGREGATOR = "run {run!r}: does not train now; `tacit results` has what it has trained"
 
 
 class RunDesk:
@@ -27,16 +31,16 @@ class RunDesk:
         submissions: Submissions,
         pool: FilePool,
         audit: AuditLog,
-        name_of: Callable[[str], str],
+        roster: Callable[[], Roster],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """name_of: the name that people know of a member's id."""
+        """roster: reads who is a member now."""
         self._records = records
         self._supervisor = supervisor
         self._submissions = submissions
         self._pool = pool
         self._audit = audit
-        self._name_of = name_of
+        self._roster = roster
         self._clock = clock
 
     # -- people --
@@ -51,7 +55,8 @@ class RunDesk:
 
     def runs(self, by: Person) -> list[dict[str, Any]]:
         """Return how the runs stand that `by` may see, the oldest first."""
-        return [self._shown(record) for record in self._records.all() if _sees(by, record)]
+        roster = self._roster()
+        return [_shown(record, roster) for record in self._records.all() if _sees(by, record)]
 
     def run(self, run: str, by: Person) -> RunRecord:
         """Return a run that `by` may see. Raises Refused, the same as where there is none."""
@@ -59,6 +64,11 @@ class RunDesk:
         if record is None or not _sees(by, record):
             raise Refused(404, f"run {run[:64]!r}: there is none of this name")
         return record
+
+    def training(self, run: str, by: Person) -> None:
+        """Check that a run which `by` may see has an aggregator to ask. Raises Refused."""
+        if self.run(run, by).state != "training":
+            raise Refused(404, _NO_AGGREGATOR.format(run=run))
 
     def stop(self, run: str, by: Person, reason: str) -> dict[str, Any]:
         """End a run; with its results where it trains. Raises Refused."""
@@ -80,6 +90,7 @@ class RunDesk:
     def passed_on(self, run: str, by: Person, path: str) -> None:
         """Enter that `by` changes a run by its own interface. Raises Refused."""
         record = self._changed_by(run, by)
+        self.training(run, by)
         self._audit.add(by.name, "asked", run=record.name, path=path[:200])
 
     # -- members --
@@ -113,6 +124,8 @@ class RunDesk:
         if answer == "accepted" and content["fingerprint"] != record.fingerprint:
             raise Refused(409, f"run {run}: its offer is another one; consent is to one offer")
         reason = content.get("reason", "")
+        if answer == "withdrawn" and reason in ("", "declined"):
+            reason = "withdrawn"  # it took part: another word than of who never did
         entered = MemberAnswer(
             answer,  # type: ignore[arg-type]  # the route has checked it
             content["fingerprint"],
@@ -155,22 +168,26 @@ class RunDesk:
         return record
 
     def _shown(self, record: RunRecord) -> dict[str, Any]:
-        return {
-            "name": record.name,
-            "state": record.state,
-            "why": record.why,
-            "applied": record.applied,
-            "updates": record.updates,
-            "members": [self._name_of(member) for member in record.consenting],
-            "refused": [
-                {"member": self._name_of(member), "reason": reason}
-                for member, reason in record.refusing
-            ],
-            "researcher": record.researcher,
-            "fingerprint": record.fingerprint,
-            "needed": record.needed,
-            "submitted": record.submitted,
-        }
+        return _shown(record, self._roster())
+
+
+def _shown(record: RunRecord, roster: Roster) -> dict[str, Any]:
+    stands = standing(record, roster)
+    return {
+        "name": record.name,
+        "state": stands.state,
+        "why": stands.why,
+        "applied": record.applied,
+        "updates": record.updates,
+        "members": [roster.name(member) for member in record.consenting],
+        "refused": [
+            {"member": roster.name(member), "reason": reason} for member, reason in record.refusing
+        ],
+        "researcher": record.researcher,
+        "fingerprint": record.fingerprint,
+        "needed": record.needed,
+        "submitted": record.submitted,
+    }
 
 
 def _sees(by: Person, record: RunRecord) -> bool:

@@ -35,13 +35,13 @@ class RunProxy:
     async def passed_on(self, request: Request, run: str, path: str) -> Response:
         """Return the answer of a run's aggregator to this request for `/v1/PATH`.
 
-        404 where the run has no aggregator now, and for a path that leads out of `/v1`.
+        503 where the aggregator does not answer, 404 for a path that leads out of `/v1`.
         """
         if not set(path.split("/")).isdisjoint(("", ".", "..")):
             return problem(404, f"{path[:80]!r}: is no path of a run's interface")
         socket = self._sockets.path(run)
         if not socket.exists():
-            return problem(404, f"run {run!r} does not train now; its results are at /results")
+            return problem(503, f"run {run!r}: its aggregator starts", {"Retry-After": "1"})
         client = httpx.AsyncClient(
             transport=httpx.AsyncHTTPTransport(uds=str(socket)),
             base_url="http://localhost",

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -25,7 +25,7 @@ RunStage = Literal["offered", "waiting", "training", "ended", "stopped", "failed
 OVER: tuple[RunStage, ...] = ("ended", "stopped", "failed")
 Answered = Literal["accepted", "declined", "withdrawn", "refused"]
 # What a host is told of a refusal. A reason that depends on rows is "unavailable".
-Reason = Literal["", "policy", "code", "column names", "declined", "unavailable"]
+Reason = Literal["", "policy", "code", "column names", "declined", "unavailable", "withdrawn"]
 REASONS: tuple[str, ...] = get_args(Reason)
 
 
@@ -43,10 +43,11 @@ class MemberAnswer:
 class RunRecord:
     """One run as its host knows it.
 
-    researcher: who submitted it. needed, least, wait: `edges.count`, `edges.min` and `edges.wait`
-    of its run file. updates: `run.updates`. begin: whether somebody has said *begin now*. why: of
-    the state, in words. stopping: why somebody has said that it ends. applied: updates, as last
-    heard of its aggregator. Times are in seconds since 1970, for people.
+    researcher: who submitted it. needed, least, wait, grace: `edges.count`, `edges.min`,
+    `edges.wait` and `edges.grace` of its run file. updates: `run.updates`. begin: whether somebody
+    has said *begin now*. why: of the state, in words. stopping: why somebody has said that it ends.
+    applied: updates, and online: members connected, as last heard of its aggregator. Times are in
+    seconds since 1970, for people.
     """
 
     name: str
@@ -62,6 +63,8 @@ class RunRecord:
     begin: bool = False
     stopping: str = ""
     applied: int = 0
+    online: int | None = None
+    grace: float = 60.0
     answers: dict[str, MemberAnswer] = field(default_factory=dict)
 
     @property
@@ -87,6 +90,11 @@ class RunRecord:
             for member, answer in sorted(self.answers.items(), key=lambda item: _number(item[0]))
             if answer.answer != "accepted"
         ]
+
+    def unanswered(self, members: Iterable[str]) -> list[str]:
+        """Return those of the members that have not answered this very offer, in their order."""
+        answered = {m for m, a in self.answers.items() if a.fingerprint == self.fingerprint}
+        return [member for member in members if member not in answered]
 
     def may_begin(self, waited: float) -> bool:
         """Return whether enough members have consented, or some and nobody waits for more.
@@ -124,6 +132,14 @@ class RunRecords:
         """Return whether the run's aggregator has written its results, as it does at the end."""
         return (self.results(run) / "summary.json").is_file()
 
+    def result(self, run: str) -> dict[str, Any]:
+        """Return the summary of a run that has ended; empty where there is none to be read."""
+        try:
+            content = json.loads((self.results(run) / "summary.json").read_bytes())
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
     def get(self, run: str) -> RunRecord | None:
         """Return the record of a run; None: there is no such run."""
         with self._lock:
@@ -149,10 +165,13 @@ class RunRecords:
                 self._write(record)
             return record
 
-    def heard(self, run: str, applied: int) -> None:
-        """Note a run's applied updates; on disk with the next change. Raises KeyError."""
+    def heard(self, run: str, applied: int, online: int) -> None:
+        """Note a run's applied updates, and how many members are connected.
+
+        On disk with the next change. Raises KeyError.
+        """
         with self._lock:
-            self._records[run] = replace(self._records[run], applied=applied)
+            self._records[run] = replace(self._records[run], applied=applied, online=online)
 
     def answer(self, run: str, member: str, answer: MemberAnswer) -> RunRecord:
         """Enter a member's answer, durably; the newest counts. Raises KeyError."""

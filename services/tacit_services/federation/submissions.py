@@ -23,7 +23,7 @@ from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_records import RunRecord, RunRecords
 from tacit_services.offers.offer import OFFER, Offer, a_folder_too
-from tacit_services.offers.submission import FILES, Submission, submitted_run
+from tacit_services.offers.submission import FILES, Submission, stayed_at_host, submitted_run
 
 _PLAIN = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
@@ -91,6 +91,14 @@ class Submissions:
         """Return the SHA-256 of the files that members may fetch."""
         content = json.loads(self.public(run))
         return list(content["files"].values())
+
+    def named(self) -> set[str]:
+        """Return the SHA-256 of every file that a run names, at its host or for its members."""
+        digests: set[str] = set()
+        for record in self._records.all():
+            digests.update(self.files(record.name))
+            digests.update(stayed_at_host(self._records.folder(record.name)))
+        return digests
 
     @contextmanager
     def _named(self, run: str) -> Iterator[None]:
@@ -161,6 +169,7 @@ class Submissions:
             edges.min or edges.count,
             edges.wait,
             definition.run.updates,
+            grace=edges.grace,
         )
 
 

@@ -11,14 +11,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tacit.errors import ConfigError, ServiceError, TacitError
+from tacit_services.aggregator.reporting import early_stop
 from tacit_services.federation.lingering import Lingering
 from tacit_services.federation.run_records import RunRecord, RunRecords
 
 log = logging.getLogger("tacit.federation")
+LEFT = "every member has left"  # why such a run is stopped
 TICK = 0.25  # seconds between two looks at all runs
 ASK = 1.0  # seconds between two questions to an aggregator
 QUIET = 300.0  # seconds without a death after which an aggregator's deaths are forgotten
@@ -85,6 +87,7 @@ class Supervised:
         self.deaths = 0
         self.died_at = 0.0
         self.asked_at = 0.0
+        self.left_at: float | None = None  # since when nobody takes part; None: somebody does
         self.start_at: float | None = None  # when it is started again; None: it runs
 
 
@@ -98,18 +101,21 @@ class Supervisor:
         asking: Asking,
         make: Callable[[RunRecord], Aggregator],
         parallel: int,
+        members: Callable[[], Sequence[str]],
         clock: Callable[[], float] = time.monotonic,
         lingering: Lingering | None = None,
     ) -> None:
         """make: makes the process of a run's aggregator, not started. parallel: runs at a time.
 
-        lingering: for the aggregator of a run that is over; None: it ends by itself.
+        members: the ids of all who may still answer, so of none that was revoked. lingering: for
+        the aggregator of a run that is over; None: it ends by itself.
         """
         self._records = records
         self._rules = rules
         self._asking = asking
         self._make = make
         self._parallel = parallel
+        self._members = members
         self._clock = clock
         self._lingering = lingering
         self._running: dict[str, Supervised] = {}
@@ -256,11 +262,25 @@ class Supervisor:
             return
         code = supervised.process.code()
         if code is None:
+            self._stop_if_left(record, supervised)
             self._ask(record)
         elif code == 0 and self._records.has_results(record.name):
             self._ended(record)
         else:
             self._died(record, supervised, code)
+
+    def _stop_if_left(self, record: RunRecord, supervised: Supervised) -> None:
+        """Stop a run in which nobody takes part any more, `edges.grace` after the last has left.
+
+        Somebody who has not answered yet may still take part: then the run waits.
+        """
+        if record.consenting or record.unanswered(self._members()):
+            supervised.left_at = None
+            return
+        if supervised.left_at is None:
+            supervised.left_at = self._clock()
+        if not record.stopping and self._clock() - supervised.left_at >= record.grace:
+            self._records.change(record.name, stopping=LEFT)
 
     def _ask(self, record: RunRecord) -> None:
         if record.stopping:
@@ -272,7 +292,8 @@ class Supervisor:
         status = self._asking.status(record.name)
         if status is None:
             return
-        self._records.heard(record.name, _count(status.get("applied")))
+        online = _count(status.get("edges_online"))
+        self._records.heard(record.name, _count(status.get("applied")), online)
         if self._lingering is not None and self._is_over(record, status):
             self._ended(record)
             return
@@ -287,8 +308,11 @@ class Supervisor:
 
     def _ended(self, record: RunRecord) -> None:
         process = self._running.pop(record.name).process
-        state = "stopped" if record.stopping else "ended"
-        self._records.change(record.name, state=state, why=record.stopping)
+        result = self._records.result(record.name)
+        applied = _count(result.get("applied")) or record.applied
+        why = record.stopping or _unreached(result)
+        state = "stopped" if why else "ended"
+        self._records.change(record.name, state=state, why=why, applied=applied)
         if self._lingering is None:
             self._rules.close_run(record.name)
         else:
@@ -316,6 +340,14 @@ class Supervisor:
         self._records.change(record.name, state="failed", why=why)
         self._rules.close_run(record.name)
         log.warning("run %s failed: %s", record.name, why)
+
+
+def _unreached(result: Mapping[str, object]) -> str:
+    """Return why a run ended before its updates; "": it has them, or `run.stop` has ended it."""
+    reason = str(result.get("reason") or "")
+    if result.get("state") != "halted" or reason.startswith(early_stop.REASON):
+        return ""
+    return reason
 
 
 def _count(value: object) -> int:

@@ -237,6 +237,24 @@ def account(name: str, home: Path) -> DataLedgers | None:
         return DataLedgers(entry.names, entry.unit, entry.dealing, started, edges)
 
 
+def in_use(name: str, home: Path) -> bool:
+    """Return whether a run of this machine has the data that was ever called so, now.
+
+    Raises PrivacyError.
+    """
+    root = home / "ledgers"
+    with _durable(root):
+        entry = data_register.with_name(root, name)
+        if entry is None:
+            return False
+        with (root / entry.id / dealt_ledgers.RUN).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+    return False
+
+
 def prepare(home: Path) -> None:
     """Let rows be read once: `standing` reads them by the key that `held` will read them by.
 

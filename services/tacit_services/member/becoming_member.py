@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import platform
 import re
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
 from pathlib import Path
 
 from tacit import regular_file
@@ -16,6 +14,7 @@ from tacit_services.enrollment.join_client import JoinClient
 from tacit_services.member.member_state import MemberState
 from tacit_services.transport.pinned_authority import FederationAuthority
 from tacit_services.transport.proxy import DIRECT, Proxies
+from tacit_services.versions import own_version
 
 _IDENTITY = re.compile(r"edge-(0|[1-9][0-9]{0,3})")  # of one of MOST_MEMBERS
 
@@ -49,14 +48,6 @@ def joined(
         raise ServiceError(f"{url}: {member.edge[:80]!r} is no member's id")
     files.write(tls.cert, certificates.pem(member.certificate), files.PUBLIC)
     return member.edge, member.name
-
-
-def own_version() -> str:
-    """Return the version of this tacit; "" from a source tree that is not installed."""
-    try:
-        return installed("tacit")
-    except PackageNotFoundError:
-        return ""
 
 
 def _own_key(path: Path) -> certificates.Key:

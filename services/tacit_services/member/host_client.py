@@ -90,6 +90,13 @@ class HostClient:
         except (TypeError, KeyError, ValueError) as error:
             raise ServiceError(f"{self._url}: not a federation's answer") from error
 
+    def version(self) -> str:
+        """Return which tacit the host has; "" where it does not say. Raises as `offers`."""
+        content = self._json("GET", "/v1/host")
+        if not isinstance(content, dict):
+            raise ServiceError(f"{self._url}: not a federation's answer")
+        return printable(str(content.get("version", "")), 40)
+
     def offer(self, run: str) -> bytes:
         """Return the offer of a run, as the host keeps it: not checked. Raises as `offers`."""
         return self._asked("GET", f"/v1/offers/{run}")

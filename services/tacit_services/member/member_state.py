@@ -138,6 +138,14 @@ class MemberState:
             return True
         return False
 
+    def at_work(self) -> bool:
+        """Return whether a process works in this folder now."""
+        try:
+            with self.locked():
+                return False
+        except ConfigError:
+            return True
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Be the one process that works in this folder.

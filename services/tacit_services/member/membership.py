@@ -153,8 +153,14 @@ def _membership(
     if known is None:
         known = _begun(state, asked, proxies, parts)
         say(f"{known.name} has joined {known.url}: {_WHO.format(known.member, state.folder)}")
+    elif (again := _begun_again(state, known, asked, proxies)) is not None:
+        known = again
+        say(f"{known.name} has joined {known.url} again, as {known.member} as before")
     elif known.url != asked.url.rstrip("/"):
-        raise ConfigError(f"--state {state.folder}: is a membership at {known.url}")
+        raise ConfigError(
+            f"--state {state.folder}: is a membership at {known.url}; where that host has moved, "
+            "its new line (with --token and --ca) goes on"
+        )
     else:
         _check_federation(state, known, asked)
         say(f"{known.name} goes on at {known.url}: {_WHO.format(known.member, state.folder)}")
@@ -230,6 +236,30 @@ def _published(asked: JoinOrder, parts: Path, known: str | None) -> str | None:
     if asked.published is not None:
         return str(parts.resolve())
     return known if asked.data is None else None
+
+
+def _begun_again(
+    state: MemberState, known: Membership, asked: JoinOrder, proxies: Proxies
+) -> Membership | None:
+    """Join again with the key of before, where the host has moved.
+
+    Returns None where it has not, or no line is there to join by. Raises ConfigError where the host
+    at the new address is another one.
+    """
+    url = asked.url.rstrip("/")
+    if asked.token is None or url == known.url:
+        return None
+    token, ca = _shown(asked)
+    authority = pinned_authority.fetched(url, ca, proxies)
+    if state.tls.ca.read_text(encoding="ascii") != authority.ca:
+        raise ConfigError(
+            f"--state {state.folder}: is a membership at {known.url}, and {url} is another "
+            "federation; name another --state"
+        )
+    _, name = joined(state, url, token, authority, None, proxies)
+    newest = replace(known, url=url, name=name, public_web=authority.public_web)
+    state.keep(newest)
+    return newest
 
 
 def _place(data: str) -> str:

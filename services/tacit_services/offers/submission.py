@@ -46,6 +46,15 @@ class Submission(BaseModel):
         files.write(folder / _SUBMISSION, rest.encode(), files.SECRET)
 
 
+def stayed_at_host(folder: Path) -> list[str]:
+    """Return the SHA-256 of the files of a submission in `folder` that stay at the host.
+
+    Raises OSError, ValueError for what is damaged or missing.
+    """
+    content = json.loads((folder / _SUBMISSION).read_bytes())
+    return list(content["at_host"].values())
+
+
 def submitted_run(folder: Path) -> RunFile:
     """Return the run that was submitted into `folder`, as its host has it.
 

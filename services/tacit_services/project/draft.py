@@ -10,6 +10,7 @@ from pathlib import Path
 from tacit.errors import ConfigError
 
 _EDGES = 5
+_MEMBERS = 2  # whose consent a run waits for
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class DraftRequest:
     and size are. Either becomes the test set. entry: of the user's own module, None for a small one
     that is written here. sites: how many have a file or a folder of their own; None: one is dealt.
     name: of the private data's ledger. form: of the sample's text, as far as the user says it.
+    federation: whether members of a federation have the rows, whose files and names are theirs.
     """
 
     sample: Path | None
@@ -70,11 +72,17 @@ class DraftRequest:
     name: str = ""
     form: StatedForm = UNSTATED
     goal: StatedTarget = PLAIN
+    federation: bool = False
+
+    @property
+    def apart(self) -> bool:
+        """Whether each edge has rows of its own, so that nobody here can count them."""
+        return self.federation or self.sites is not None
 
     @property
     def edges(self) -> int:
         """The number of edges."""
-        return self.sites or _EDGES
+        return self.sites or (_MEMBERS if self.federation else _EDGES)
 
     @property
     def suffix(self) -> str:
@@ -137,6 +145,19 @@ def own_model(entry: str, inputs: str) -> list[str]:
         'name = "python"',
         f'entry = "{entry}"  # a class or function beside this file',
         f"# arguments = {{ … }}  # what {entry} is called with; {inputs}",
+    ]
+
+
+def whose_rows(request: DraftRequest, what: str, rows: str) -> list[str]:
+    """Return the lines of [data] that say whose the private rows are.
+
+    what: a comment on the file. rows: what they are called.
+    """
+    if request.federation:
+        return [f"# no train and no name: each member's --data has its {rows}"]
+    return [
+        f"name = {quoted(request.name)}  # of the ledger that counts for these {rows}: keep it",
+        f'train = "{request.train}"  # {what}',
     ]
 
 

@@ -12,7 +12,13 @@ from tacit.errors import ConfigError, PrivacyError
 from tacit_services.identity import own_ledgers
 from tacit_services.project import pictures
 from tacit_services.project.draft import Draft, DraftRequest, check_name, check_unicode
-from tacit_services.project.templates import GITIGNORE, POLICY, README, RUN_FILE
+from tacit_services.project.templates import (
+    GITIGNORE,
+    POLICY,
+    README,
+    README_OF_FEDERATION,
+    RUN_FILE,
+)
 
 _EVALUATIONS = 100
 _DAY = 86_400  # seconds
@@ -42,10 +48,13 @@ def make(folder: Path, request: DraftRequest, home: Path) -> WrittenRun:
         )
     files = {
         "run.toml": _run_file(folder.name, request, draft),
-        "policy.toml": POLICY,
         ".gitignore": GITIGNORE,
-        "README.md": README.format(name=folder.name, train=request.train, row=draft.row),
+        "README.md": (README_OF_FEDERATION if request.federation else README).format(
+            name=folder.name, train=request.train, row=draft.row
+        ),
     }
+    if not request.federation:
+        files["policy.toml"] = POLICY
     if draft.nets is not None:
         files["nets.py"] = draft.nets
     unfinished = folder.with_name(f".{folder.name}.new")
@@ -141,7 +150,9 @@ def _run_file(name: str, request: DraftRequest, draft: Draft) -> str:
         row=draft.row,
         pushes=draft.pushes,
         edges=request.edges,
-        waiting=_waiting(request.sites),
+        waiting=_waiting(request),
+        steps=_steps(name, request),
+        budget=_budget(request),
         every=max(1, request.edges * draft.pushes // _EVALUATIONS),
     )
 
@@ -150,12 +161,24 @@ def _usual_batch(row: str) -> str:
     return f"# batch = 256  # {row}s of a push, on average; left out: 256, or of fewer a quarter"
 
 
-def _waiting(sites: int | None) -> str:
+def _steps(name: str, request: DraftRequest) -> str:
+    if request.federation:
+        return f"Offer it to the members:  tacit submit {name}/run.toml --federation FOLDER"
+    return f"Check it:  tacit check {name}/run.toml      Train:  tacit run {name}/run.toml"
+
+
+def _budget(request: DraftRequest) -> str:
+    if request.federation:
+        return "what a member's data may spend in this run; its owner bounds the life of the data"
+    return "what an edge's data may spend in its life, whatever run uses it"
+
+
+def _waiting(request: DraftRequest) -> str:
     """Return the lines on how long sites are waited for that start by themselves."""
-    if sites is None:
+    if not request.apart:
         return ""
     return (
-        f"min = {sites}  # the run begins when so many sites are there\n"
+        f"min = {request.edges}  # the run begins when so many sites are there\n"
         f"wait = {_DAY}.0  # seconds that it waits for them\n"
         f"grace = {_DAY}.0  # and, near the end, for a site that is away and has budget\n"
     )

@@ -27,6 +27,7 @@ from tacit_services.project.draft import (
     StatedTarget,
     own_model,
     quoted,
+    whose_rows,
 )
 from tacit_services.project.guess import Guess, Guesses, guessed
 from tacit_services.project.number_guess import NumberGuess, rounded
@@ -178,8 +179,9 @@ def _sizes(request: DraftRequest, data: list[str], columns: int) -> RowSizes:
 
 def _reader(data: list[str]) -> TableReader:
     """Return the reader of tables with these lines of [data]. Raises ConfigError."""
+    stated = tomllib.loads("\n".join(["[data]", *data]))["data"]
     try:
-        section = TableData.model_validate(tomllib.loads("\n".join(["[data]", *data]))["data"])
+        section = TableData.model_validate({"train": "rows"} | stated)  # a federation's has none
     except ValidationError as error:
         raise ConfigError(f"--table: {one_line(error, TableData)}") from error
     return section.table_reader(Path())
@@ -322,8 +324,7 @@ def _data(request: DraftRequest, guesses: Guesses) -> list[str]:
         what = f"private rows: site0{suffix} of edge 0, site1{suffix} of edge 1, …"
     lines = [
         'kind = "table"',
-        f"name = {quoted(request.name)}  # of the ledger that counts for these rows: keep it",
-        f'train = "{request.train}"  # {what}',
+        *whose_rows(request, what, "rows"),
         f'test = "public{suffix}"  # public, and of other people'
         if request.sample is not None
         else f'# test = "public{suffix}"  # public, and of other people',
@@ -335,7 +336,7 @@ def _data(request: DraftRequest, guesses: Guesses) -> list[str]:
     if request.unit is not None:
         lines.append(f"unit = {quoted(request.unit)}  # whose privacy it is: all rows of one")
     lines.append(_rows(request, suffix))
-    if request.unit is not None and request.sites is not None:
+    if request.unit is not None and request.apart:
         most = guesses.unit_rows or 1
         lines.append(
             f"unit_rows = {most}  # public: rows of a unit that count in one draw, at the most"
@@ -349,7 +350,7 @@ def _rows(request: DraftRequest, suffix: str) -> str:
         units = "rows"
     else:
         units = "units"
-    if request.sites is not None:
+    if request.apart:
         return f"rows = 5000  # public: {units} that a site is taken to have; write your number"
     if request.unit is None:
         counted = "rows"

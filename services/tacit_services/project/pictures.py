@@ -19,6 +19,7 @@ from tacit_services.project.draft import (
     check_unicode,
     own_model,
     quoted,
+    whose_rows,
 )
 
 if TYPE_CHECKING:  # Pillow: only pictures need it
@@ -135,17 +136,18 @@ def _data(
     request: DraftRequest, classes: list[str], size: tuple[int, int], channels: int
 ) -> list[str]:
     height, width = size
-    what = "a folder a class, dealt to the edges; or a table of path and label"
+    if request.sites is None:
+        what = "a folder a class, dealt to the edges; or a table of path and label"
+    else:
+        what = "site0 of edge 0, site1 of edge 1, …"
     lines = [
         'kind = "images"',
-        f"name = {quoted(request.name)}  # of the ledger that counts for these pictures: keep it",
-        f'train = "{request.train}"  # private pictures: '
-        + (what if request.sites is None else "site0 of edge 0, site1 of edge 1, …"),
+        *whose_rows(request, f"private pictures: {what}", "pictures"),
         'test = "public"  # public, and of other people',
         f"classes = {quoted(classes)}  # the folders' names",
         f"size = {height if height == width else [height, width]}  # that a picture is brought to",
         f"channels = {channels}  # 1: grey, 3: colours",
     ]
-    if request.sites is None:
+    if not request.apart:
         return [*lines, "# rows = 2000  # public: pictures of an edge; left out, they are counted"]
     return [*lines, "rows = 2000  # public: pictures that a site is taken to have; say your number"]

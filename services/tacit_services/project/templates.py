@@ -4,7 +4,7 @@ from __future__ import annotations
 
 RUN_FILE = """\
 # {title}
-# Check it:  tacit check {name}/run.toml      Train:  tacit run {name}/run.toml
+# {steps}
 # Every key: tacit keys
 
 [run]
@@ -23,7 +23,7 @@ average = 0.5  # the mean of the last half's models lies beside the last one
 {algorithm}
 
 [privacy]
-epsilon = 4.0  # what an edge's data may spend in its life, whatever run uses it
+epsilon = 4.0  # {budget}
 delta = 1e-5  # well below 1 / rows
 pushes = {pushes}  # that the budget is divided among
 {batch}
@@ -70,6 +70,19 @@ class Net(nn.Module):
 
     def forward(self, x):
         return self.layers(x)
+"""
+README_OF_FEDERATION = """\
+# {name}
+
+The {row}s stay with the members of a federation; what leaves is noised, and counted.
+
+    tacit submit {name}/run.toml --federation FOLDER   # or --url, --token-file: members are asked
+    tacit runs --federation FOLDER                     # who has answered, and how it stands
+    tacit results {name} --out out --federation FOLDER
+    tacit keys                                         # every key of the run file
+
+What a {row} is, and whose: `run.toml`. Its `rows` is a public number that every member is taken to
+have: write yours. Each member's owner has a policy and a ledger of their own.
 """
 README = """\
 # {name}

@@ -117,6 +117,7 @@ class _Search:
         definition = run.define()
         self._metrics = definition.metrics()
         self._rows = definition.plans.rows
+        self._passes = definition.traits.passes
         of_unit = None
         if isinstance(run.data, OwnData) and run.data.unit is not None:
             of_unit = UnitRows(run.data.unit_rows or 1, run.data.unit_gradient == "mean")
@@ -125,45 +126,48 @@ class _Search:
         self.metric = self._first_metric()
 
     def space(self) -> dict[str, optuna.distributions.BaseDistribution]:
-        """Return the bounds of each key."""
+        """Return the bounds of each key; the run file's own value is within them."""
+        own = self.present()
+        space: dict[str, optuna.distributions.BaseDistribution] = {}
+        for key, (low, high) in self._bounds().items():
+            value = own.get(key, low)
+            least, most = min(low, value), max(high, value)
+            if isinstance(low, int):
+                space[key] = optuna.distributions.IntDistribution(int(least), int(most), log=True)
+            else:
+                space[key] = optuna.distributions.FloatDistribution(least, most, log=True)
+        return space
+
+    def present(self) -> TunedValues:
+        """Return the run file's own values of what is varied."""
+        sections = {"privacy": self._run.privacy, "algorithm": self._run.algorithm}
+        own: TunedValues = {}
+        for key, (low, _) in self._bounds().items():
+            section, _, name = key.partition(".")
+            value = getattr(sections[section], name)
+            if value > 0:  # the scale is logarithmic
+                own[key] = round(value) if isinstance(low, int) else value
+        return own
+
+    def _bounds(self) -> dict[str, tuple[float, float]]:
+        """Return the usual bounds of each key that is varied; of whole numbers where they are."""
+        privacy = self._run.privacy
         low, high = (max(2, round(share * self._rows)) for share in _SHARES)
-        space: dict[str, optuna.distributions.BaseDistribution] = {
-            "privacy.clip": optuna.distributions.FloatDistribution(*self._clip(), log=True),
-            "privacy.batch": optuna.distributions.IntDistribution(low, max(low, high), log=True),
-        }
-        for key, bounds in self._run.algorithm.searched.items():
+        bounds: dict[str, tuple[float, float]] = {"privacy.clip": self._clip()}
+        if not self._passes:  # else the batches of a pass make it
+            bounds["privacy.batch"] = (low, max(low, high))
+        for key, usual in self._run.algorithm.searched.items():
             # None: the algorithm has a rate of its own, which stays its own.
             if getattr(self._run.algorithm, key, None) is not None:
-                rate = optuna.distributions.FloatDistribution(*bounds, log=True)
-                space[f"algorithm.{key}"] = rate
-        privacy = self._run.privacy
+                bounds[f"algorithm.{key}"] = (float(usual[0]), float(usual[1]))
         if privacy.private and privacy.noise_multiplier is None:
             fewest = max(1, privacy.pushes // _PUSHES)
-            most = min(_PUSHES * privacy.pushes, MOST_PUSHES)
-            space[PUSHES] = optuna.distributions.IntDistribution(fewest, most, log=True)
-        return space
+            bounds[PUSHES] = (fewest, min(_PUSHES * privacy.pushes, MOST_PUSHES))
+        return bounds
 
     def _clip(self) -> tuple[float, float]:
         privacy, (low, high) = self._run.privacy, _CLIP
         return max(low, privacy.clip_min), min(high, privacy.clip_max)
-
-    def present(self) -> TunedValues:
-        """Return the run file's own values, as far as they are within the bounds."""
-        current = {
-            "privacy.clip": self._run.privacy.clip,
-            "privacy.batch": round(self._run.privacy.batch),
-            **{
-                f"algorithm.{key}": getattr(self._run.algorithm, key, None)
-                for key in self._run.algorithm.searched
-            },
-            PUSHES: self._run.privacy.pushes,
-        }
-        bounds = self.space()
-        return {
-            key: value
-            for key, value in current.items()
-            if value is not None and key in bounds and bounds[key]._contains(value)
-        }
 
     def tried(self, values: TunedValues) -> Trial:
         """Simulate one run with these values."""

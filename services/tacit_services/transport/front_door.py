@@ -27,6 +27,7 @@ from tacit_services.transport import client_hello
 from tacit_services.transport.address import split_host_port
 from tacit_services.transport.http_pace import whose
 from tacit_services.transport.passage import BLOCK, Passage
+from tacit_services.transport.tls_records import TlsRecords
 
 log = logging.getLogger("tacit.door")
 MQTT = b"mqtt"  # its name among ALPN's protocols
@@ -43,13 +44,16 @@ class FrontLimits:
 
     connections: at a time, if the process may have so many files, two for each. each: of one
     address, or of a /64 of IPv6. silent: those whose first message is awaited. seconds: for that
-    message, for the server to be reached, and for a client to leave when its server has.
+    message, for the server to be reached, and for a client to leave when its server has. greeting:
+    seconds from its first message on, in which a client of the broker shows that it has the keys of
+    its connection. The broker has a patience of its own with one that has.
     """
 
     connections: int = 4096
     each: int = 2048
     silent: int = 256
     seconds: float = 5.0
+    greeting: float = 10.0
 
 
 LIMITS = FrontLimits()
@@ -187,16 +191,33 @@ class FrontDoor:
         self._silent.pop(task, None)
         offered = client_hello.protocols(first) or ()
         if MQTT in offered:
-            server, port = await self._connected(self._broker), None
-        else:
-            server, port = await self._connected_for(origin)
+            await self._pass_to_broker(client, first, task)
+            return
+        server, port = await self._connected_for(origin)
         try:
             with server:
                 passage = Passage(self._loop, client, server, self._scratch)
                 await passage.open(first, self._limits.seconds)
         finally:
-            if port is not None:
-                del self._origins[port]
+            del self._origins[port]
+
+    async def _pass_to_broker(
+        self, client: socket.socket, first: bytes, task: asyncio.Task[None]
+    ) -> None:
+        """Pass on to the broker. A client that goes on silent is shown out after `greeting`."""
+        records = TlsRecords()
+
+        def show_out_if_silent() -> None:
+            if not records.protected:
+                task.cancel()
+
+        with await self._connected(self._broker) as server:
+            passage = Passage(self._loop, client, server, self._scratch, records.feed)
+            deadline = self._loop.call_later(self._limits.greeting, show_out_if_silent)
+            try:
+                await passage.open(first, self._limits.seconds)
+            finally:
+                deadline.cancel()
 
     async def _first_bytes(self, client: socket.socket) -> bytes:
         """Return what a client has sent when its ClientHello is whole.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+from collections.abc import Callable
 
 BLOCK = 1 << 17  # bytes that are read at once
 
@@ -26,11 +27,15 @@ class Passage:
         client: socket.socket,
         server: socket.socket,
         scratch: memoryview,
+        heard: Callable[[memoryview], None] | None = None,
     ) -> None:
-        """scratch: what is read first goes here; of the loop, for all of its passages."""
+        """scratch: what is read first goes here; of the loop, for all of its passages.
+
+        heard: is shown all that comes of the client, before it is passed on.
+        """
         self._loop = loop
         self._sockets = client, server
-        self._up = _Way(loop, client, server, scratch)
+        self._up = _Way(loop, client, server, scratch, heard)
         self._down = _Way(loop, server, client, scratch)
 
     async def open(self, first: bytes, seconds: float) -> None:
@@ -60,8 +65,10 @@ class _Way:
         source: socket.socket,
         sink: socket.socket,
         scratch: memoryview,
+        heard: Callable[[memoryview], None] | None = None,
     ) -> None:
         self._loop = loop
+        self._heard = heard
         self._source = source
         self._sink = sink
         self._scratch = scratch
@@ -86,6 +93,8 @@ class _Way:
             self._end()
 
     def _send(self, data: memoryview) -> None:
+        if self._heard is not None:
+            self._heard(data)
         try:
             size = self._sink.send(data)
         except (BlockingIOError, InterruptedError):

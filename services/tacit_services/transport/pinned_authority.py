@@ -26,7 +26,7 @@ FORMAT = 1
 PREFIX = "sha256:"
 _MOST = 1 << 16
 _SECONDS = 20.0
-_CLOCK = 300.0  # seconds by which this machine's clock may differ from the host's
+CLOCK = 300.0  # seconds by which this machine's clock may differ from the host's
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,38 @@ def fetched(url: str, pin: str, proxies: Proxies = DIRECT) -> FederationAuthorit
     Nothing else that the connection says is believed. Raises ConfigError for another document or a
     bad `pin`, ServiceError where there is no answer.
     """
+    shown = document_at(url, proxies)
+    if shown.pin != pin:
+        raise ConfigError(
+            f"--ca {pin[:80]}: the host at {url} shows {shown.pin}; it is not the one that the "
+            "line is from, or somebody takes the connection apart. Ask its operator for a new line"
+        )
+    if shown.clock_apart is not None and abs(shown.clock_apart) > CLOCK:
+        raise ConfigError(f"clock: {clocks(shown.clock_apart)}")
+    return read(shown.content)
+
+
+@dataclass(frozen=True, slots=True)
+class ShownDocument:
+    """What a server shows as its authority. Nothing of it is believed.
+
+    clock_apart: seconds by which this machine's clock is ahead of its, or None.
+    """
+
+    content: bytes
+    clock_apart: float | None
+
+    @property
+    def pin(self) -> str:
+        """The SHA-256 of the document, as `--ca` takes it."""
+        return PREFIX + hashlib.sha256(self.content).hexdigest()
+
+
+def document_at(url: str, proxies: Proxies = DIRECT) -> ShownDocument:
+    """Return what the server at `url` shows as its authority, without asking who it is.
+
+    Raises ConfigError for a bad address, ServiceError where there is no such answer.
+    """
     if not url.startswith("https://"):
         raise ConfigError(f"{url!r}: expected https://HOST:PORT")
     unverified = ssl.create_default_context()
@@ -81,14 +113,16 @@ def fetched(url: str, pin: str, proxies: Proxies = DIRECT) -> FederationAuthorit
         raise unreachable(url, error, proxies) from error
     if not answer.is_success or len(answer.content) > _MOST:
         raise ServiceError(f"{url}: {answer.status_code}, not a federation's answer")
-    seen = PREFIX + hashlib.sha256(answer.content).hexdigest()
-    if seen != pin:
-        raise ConfigError(
-            f"--ca {pin[:80]}: the host at {url} shows {seen}; it is not the one that the line is "
-            "from, or somebody takes the connection apart. Ask its operator for a new line"
-        )
-    _check_clock(answer)
-    return read(answer.content)
+    return ShownDocument(answer.content, _clock_apart(answer))
+
+
+def clocks(apart: float) -> str:
+    """Return in words that this machine's clock and the host's differ, and what to do."""
+    where = "ahead of" if apart > 0 else "behind"
+    return (
+        f"this machine's is {abs(apart):.0f} s {where} the host's; set it, as certificates are "
+        "valid by the clock"
+    )
 
 
 def unreachable(url: str, error: httpx.TransportError, proxies: Proxies) -> ServiceError:
@@ -98,19 +132,11 @@ def unreachable(url: str, error: httpx.TransportError, proxies: Proxies) -> Serv
     return ServiceError(f"{url}: {error or type(error).__name__}")
 
 
-def _check_clock(answer: httpx.Response) -> None:
-    """Raise ConfigError where the host's clock and ours differ by more than certificates bear."""
+def _clock_apart(answer: httpx.Response) -> float | None:
     try:
-        theirs = parsedate_to_datetime(answer.headers["date"]).timestamp()
+        return time.time() - parsedate_to_datetime(answer.headers["date"]).timestamp()
     except (KeyError, ValueError, TypeError):
-        return
-    apart = time.time() - theirs
-    if abs(apart) > _CLOCK:
-        where = "ahead of" if apart > 0 else "behind"
-        raise ConfigError(
-            f"clock: this machine's is {abs(apart):.0f} s {where} the host's; set it, as "
-            "certificates are valid by the clock"
-        )
+        return None
 
 
 def read(content: bytes) -> FederationAuthority:

@@ -18,7 +18,12 @@ _TARGETS = tuple((form,) for form in _FORMS)  # forms of a target, which are no 
 
 
 def one_line(error: ValidationError, root: type[BaseModel]) -> str:
-    """Return all problems of a `root` in one line, each with its field and value.
+    """Return all problems of a `root` in one line, each with its field and value."""
+    return "; ".join(faults(error, root))
+
+
+def faults(error: ValidationError, root: type[BaseModel]) -> list[str]:
+    """Return the problems of a `root`, each in one line with its field and value.
 
     pydantic's own text is a page long.
     """
@@ -45,7 +50,7 @@ def one_line(error: ValidationError, root: type[BaseModel]) -> str:
         problems.append(
             message if field == "run file" and not suffix else f"{field}{suffix}: {message}"
         )
-    return "; ".join(problems)
+    return problems
 
 
 def _meant(root: type[BaseModel], location: _Location) -> str:

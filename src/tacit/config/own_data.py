@@ -149,7 +149,12 @@ class OwnData(FeaturedData):
 
         It says that other ledgers are of others, as `apart_from` does, but not which.
         """
-        unit_promise = replace(promise.for_unit(source.unit), apart=len(self.apart_from))
+        unit_promise = replace(
+            promise.for_unit(source.unit),
+            apart=len(self.apart_from),
+            lasting=True,
+            of_members=self.train == EDGE,
+        )
         if self.people == "shared":
             return replace(unit_promise, composition="together")
         return unit_promise

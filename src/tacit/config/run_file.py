@@ -48,16 +48,23 @@ from tacit.config import derived_defaults, sections_agree
 from tacit.config import fingerprint as names
 from tacit.config.algorithm_contract import AlgorithmSection
 from tacit.config.algorithm_entries import BUILT_IN, algorithm_section, built_in
-from tacit.config.complaints import one_line
+from tacit.config.complaints import faults, one_line
 from tacit.config.data import Data, is_own_data, with_counts
 from tacit.config.definition import Definition, worker_names
 from tacit.config.model import ModelSection
 from tacit.config.not_toml import what_to_write
 from tacit.config.plans import Plans
 from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section
-from tacit.config.site import Site, of_federation, with_columns, without_members_own
+from tacit.config.site import (
+    Site,
+    members_own_in,
+    of_federation,
+    with_columns,
+    without_keys_of_members,
+    without_members_own,
+)
 from tacit.datasets import Source
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, ConfigFaults
 from tacit.models import Model
 from tacit.privacy.policy import Terms
 from tacit.privacy.release import Plan
@@ -292,8 +299,8 @@ def parse(
 
     CSGD and SGD are centralised: they keep their one edge whatever `edges` says. folder: what its
     paths are relative to. federation: whether it is a federation's, which leaves out `data.train`.
-    Raises ConfigError with one line that names `origin`, the field and the value; DataError where
-    rows were to be counted and cannot be read.
+    Raises ConfigError with one line that names `origin`, the field and the value, and ConfigFaults
+    where there are several; DataError where rows were to be counted and cannot be read.
     """
     content = _content(text, origin)
     if _centralised(content):
@@ -301,15 +308,20 @@ def parse(
     for section, key, value in (("edges", "count", edges), ("run", "seed", seed)):
         if value is not None and isinstance(content.setdefault(section, {}), dict):
             content[section][key] = value
-    _fill_rows_of_members(content, origin, federation)
+    complaints = _fill_rows_of_members(content, origin, federation)
     try:
         counted = _count(content, folder)
         context = {"folder": folder, "counted": counted, "written": True, "own_code": True}
-        return RunFile.model_validate(content, context=context)
+        run = RunFile.model_validate(content, context=context)
     except ValidationError as error:
-        raise ConfigError(f"{origin}: {one_line(error, RunFile)}") from error
+        complaints += faults(error, RunFile)
     except ConfigError as error:
-        raise ConfigError(f"{origin}: {error}") from error
+        complaints.append(str(error))
+    if len(complaints) > 1:
+        raise ConfigFaults(origin, complaints)
+    if complaints:
+        raise ConfigError(f"{origin}: {complaints[0]}")
+    return run
 
 
 def as_tree(run: RunFile) -> dict[str, dict[str, Any]]:
@@ -344,23 +356,23 @@ def read(
         raise ConfigError(f"{origin}: {error}") from error
 
 
-def _fill_rows_of_members(content: dict[str, Any], origin: str, federation: bool) -> None:
+def _fill_rows_of_members(content: dict[str, Any], origin: str, federation: bool) -> list[str]:
     """Let members' rows stand for `data.train`, which a federation's run file leaves out.
 
-    Raises ConfigError where it states them, or where another run file leaves them out.
+    Returns complaints about what it states of them. Raises ConfigError where another run file
+    leaves them out.
     """
     data = content.get("data")
     if not is_own_data(data):
-        return
-    try:
-        if federation:
-            content["data"] = of_federation(data)
-        elif "train" not in data:
-            raise ConfigError(
-                "data.train: missing; this run file is for a federation: tacit submit"
-            )
-    except ConfigError as error:
-        raise ConfigError(f"{origin}: {error}") from error
+        return []
+    if not federation:
+        if "train" in data:
+            return []
+        raise ConfigError(
+            f"{origin}: data.train: missing; this run file is for a federation: tacit submit"
+        )
+    content["data"] = of_federation(without_keys_of_members(data))
+    return members_own_in(data)
 
 
 def _content(text: str, origin: str) -> dict[str, Any]:

@@ -66,15 +66,26 @@ def check_file_name(name: str) -> None:
         )
 
 
+def members_own_in(data: Mapping[str, Any]) -> list[str]:
+    """Return a complaint about each key of a [data] section that is a member's own."""
+    return [
+        f"data.{key}: {whose}; leave it out" for key, whose in _MEMBERS_OWN.items() if key in data
+    ]
+
+
 def of_federation(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return a [data] section of own rows, without `train`, as members fill it.
 
-    Each has a file of its own. Raises ConfigError for a key that is a member's own.
+    Each has a file of its own. Raises ConfigError for keys that are a member's own.
     """
-    for key, whose in _MEMBERS_OWN.items():
-        if key in data:
-            raise ConfigError(f"data.{key}: {whose}; leave it out")
+    if complaints := members_own_in(data):
+        raise ConfigError("; ".join(complaints))
     return {**data, "train": EDGE, "spare": MOST_MEMBERS}
+
+
+def without_keys_of_members(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a [data] section without the keys that are a member's own."""
+    return {key: value for key, value in data.items() if key not in _MEMBERS_OWN}
 
 
 def without_members_own(data: Mapping[str, Any]) -> dict[str, Any]:
@@ -82,7 +93,8 @@ def without_members_own(data: Mapping[str, Any]) -> dict[str, Any]:
 
     Columns become a list: their order is that of a row's numbers, and JSON's objects have none.
     """
-    shown = {key: value for key, value in data.items() if key not in (*_MEMBERS_OWN, "test")}
+    shown = without_keys_of_members(data)
+    shown.pop("test", None)
     if "columns" in shown:
         shown["columns"] = [[name, keys] for name, keys in shown["columns"].items()]
     return shown

@@ -40,6 +40,7 @@ FORMAT = 1
 WEIGHTS = "model.safetensors"
 FACTS = "model.json"
 CODE = "code"
+OFFERED = "offer"  # of results from a federation: what its members were offered, a network among it
 CARD = "README.md"
 
 
@@ -63,8 +64,9 @@ def export(
 ) -> list[Path]:
     """Write the model of the run whose results are in `results` to `folder`; returns its files.
 
-    code: the folder of own code; None: the run file's, else `results` itself. which: "last", or
-    what lies beside it, "averaged" or "best". with_onnx: as an ONNX file, too.
+    code: the folder of own code; None: the run file's, else `results` itself, else `results`/offer,
+    which has what a federation's members were offered. which: "last", or what lies beside it,
+    "averaged" or "best". with_onnx: as an ONNX file, too.
 
     Raises ConfigError (is there already, other code than was trained), DataError (no such run).
     """
@@ -79,7 +81,7 @@ def export(
             "that one away"
         )
     if code is None:
-        places = [Path(definition.folder), results]
+        places = [Path(definition.folder), results, results / OFFERED]
     else:
         places = [code]
     run = _with_its_code(definition.run, places, summary.run_file_sha256, of_the_run)

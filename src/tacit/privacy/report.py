@@ -152,7 +152,9 @@ class Promise:
 
     budget: gives a worker's ε by its name. apart: how many ledgers of this machine the run file
     says are of other people (data.apart_from); what they have spent is in no ε here. Their names,
-    and how alike the rows are, stand on the owner's screen alone.
+    and how alike the rows are, stand on the owner's screen alone. lasting: whether a ledger
+    outlasts the run, so that ε counts all runs of its data. of_members: whether the budget is this
+    run's alone, as in a federation, where owners bound the life of their data themselves.
     """
 
     guarantee: Guarantee
@@ -165,6 +167,8 @@ class Promise:
     budget: Callable[[str], float]
     labels_epsilon: float | None = None
     apart: int = 0
+    lasting: bool = False
+    of_members: bool = False
 
     def spent(self, edge: str, history: History, charged: Charged, at_most: History) -> EdgePrivacy:
         """Return what `edge` has spent.
@@ -188,6 +192,8 @@ class Promise:
             "charged": {"count": charged.count, "head": charged.head.hex()},
             "history": [[row.sampling_rate, row.noise_multiplier, row.count] for row in history],
         }
+        if self.of_members:
+            fields["budget_of"] = "run"
         if self.composition == "sum":
             fields["mu"] = gdp.mu(history)
         return EdgePrivacy.model_validate(fields, context=at_most)
@@ -229,8 +235,11 @@ class Promise:
             stated |= _NONE
         elif simulated:
             stated |= _SIMULATED
-        elif self.apart:
-            stated["apart_from"] = self.apart
+        else:
+            if self.apart:
+                stated["apart_from"] = self.apart
+            if self.lasting:
+                stated["counts"] = "all runs of the data"
         if self.composition == "sum":
             stated["mu"] = gdp.compose(edge.mu for edge in edges.values())
             stated["labels_epsilon"] = self.labels_epsilon

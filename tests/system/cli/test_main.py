@@ -134,7 +134,7 @@ class TestOperator:
         self, rig: Rig, url: str, capsys: Captured, tmp_path: Path
     ) -> None:
         assert tacit("halt", "--url", url) == 1
-        assert one_line(capsys).endswith(f"401 Unauthorized: {WRONG_TOKEN}")
+        assert one_line(capsys).endswith(f"{url}: {WRONG_TOKEN}")
         assert tacit("halt", "--url", url, "--token-file", str(tmp_path / "none")) == 2
         assert not rig.role.halted
 
@@ -147,13 +147,13 @@ class TestOperator:
         (tmp_path / "token").write_text(TOKEN + "\n")
         options = ("--url", url, "--token-file", str(tmp_path / "token"))
         assert tacit("release", "edge-0", "--url", url) == 1
-        assert one_line(capsys).endswith(f"401 Unauthorized: {WRONG_TOKEN}")
+        assert one_line(capsys).endswith(f"{url}: {WRONG_TOKEN}")
         assert guard.quarantined().keys() == {"edge-0"}
         assert tacit("release", "edge-0", *options) == 0
         assert capsys.readouterr().out.strip() == "edge-0 may take part again"
         assert guard.quarantined() == {}
         assert tacit("release", "edge-0", *options) == 1
-        assert "404" in one_line(capsys)
+        assert one_line(capsys).endswith("edge 'edge-0' is not in quarantine")
 
     @pytest.mark.parametrize("terminal", [False, True])
     def test_watch_ends_with_the_run(

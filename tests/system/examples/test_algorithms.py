@@ -103,4 +103,4 @@ def test_it_is_tuned(name: str, folder: Path, tmp_path: Path) -> None:
     run = config.load(folder / f"{name}.toml")
     result = tune(run, "digits", root=None, home=tmp_path, trials=12, seed=1)
     assert any(key.startswith("algorithm.") for key in result.best.values)
-    assert (result.best.metric or 0.0) > 0.85
+    assert (result.best.metric or 0.0) > 0.8

@@ -39,7 +39,7 @@ def trained(file: Path, out: Path, variables: dict[str, str]) -> tuple[dict[str,
         [*command, "--out", str(out)],
         capture_output=True,
         text=True,
-        timeout=5 * PATIENCE,
+        timeout=20 * PATIENCE,  # minutes on a machine that has other work, too
         check=False,
         env=variables,
     )

@@ -65,6 +65,32 @@ def test_two_runs_at_once_go_on_whoever_is_killed(tmp_path: Path) -> None:
             assert 0 <= spare <= 2 * (KILLS + 1)  # a release of each run for a kill, and the last
 
 
+def test_a_federation_moves_to_another_host_in_the_middle_of_a_run(tmp_path: Path) -> None:
+    with federation(tmp_path, members=2) as (host, sites):
+        for site in sites:
+            site.join(host, BY_POLICY)
+        run = run_file(tmp_path, updates=300)
+        host.tacit("submit", run, "--name", "first", "--federation", host.place)
+        host.wait_run("first", lambda stands: stands["applied"] > 20)
+        host.move(tmp_path / "elsewhere" / "ward")
+        assert host.runs()["first"]["state"] in ("training", "waiting")
+        names = [site.identity for site in sites]
+        for site in sites:  # with the new line, by the key of before
+            site.kill()
+            site.join(host, BY_POLICY)
+        host.tacit("submit", run, "--name", "second", "--federation", host.place)
+        distinct: Counter[str] = Counter()
+        for name in ("first", "second"):
+            stands = host.wait_run(name, lambda stands: stands["state"] == "ended")
+            pushes = accepted(host, name)
+            assert len(set(pushes)) == len(pushes) == stands["applied"] == 300
+            distinct.update(edge for edge, _ in pushes)
+        assert [site.identity for site in sites] == names
+        for site in sites:
+            assert 0 <= charges(site) - distinct[site.identity] <= 4  # one of each run for a kill
+            assert "again, as edge-" in site.text("join.log")
+
+
 def test_an_owner_withdraws_and_another_joins_while_a_run_trains(tmp_path: Path) -> None:
     with federation(tmp_path, members=3) as (host, sites):
         for site in sites[:2]:
@@ -78,7 +104,7 @@ def test_an_owner_withdraws_and_another_joins_while_a_run_trains(tmp_path: Path)
         assert "nothing leaves from now on" in said
         spent = charges(sites[0])
         stands = host.wait_run(
-            "long", lambda stands: {"member": "Site 0", "reason": "declined"} in stands["refused"]
+            "long", lambda stands: {"member": "Site 0", "reason": "withdrawn"} in stands["refused"]
         )
         before = stands["applied"]
         host.wait_run("long", lambda stands: stands["applied"] > before + 20)

@@ -35,8 +35,9 @@ class LingeringHost:
     def started(self) -> Supervisor:
         lingering = Lingering(self.rules, self.made, lambda: self.now)
         return Supervisor(
-            self.records, self.rules, self.asked, self.made, 1, lambda: self.now, lingering
-        )
+            self.records, self.rules, self.asked, self.made, 1, lambda: ["edge-0"],
+            lambda: self.now, lingering,
+        )  # fmt: skip
 
     def made(self, record: RunRecord) -> Process:
         self.processes.setdefault(record.name, []).append(Process())

@@ -13,7 +13,12 @@ from fastapi.security import HTTPAuthorizationCredentials
 from hypothesis import given
 from hypothesis import strategies as st
 from tacit_services.enrollment.human_names import checked_human_name
-from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError
+from tacit_services.enrollment.join_tokens import (
+    EACH_HOUR,
+    JoinTokens,
+    TokenRefusedError,
+    TooManyError,
+)
 from tacit_services.federation.members import SAVED_EVERY, Members, NotAdmittedError
 from tacit_services.federation.people import People, Right
 from tacit_services.federation.person_access import PersonAccess
@@ -296,3 +301,21 @@ class TestJoinTokens:
         for thread in threads:
             thread.join()
         assert len(served) == 3
+
+    def test_a_token_for_any_number_admits_so_many_an_hour(self, tmp_path: Path) -> None:
+        now = [NOW]
+        tokens = JoinTokens(tmp_path, lambda: now[0])
+        token = tokens.add("any")
+        for number in range(EACH_HOUR):
+            tokens.serve(token, f"key {number}")
+        with pytest.raises(TooManyError, match="100 machines an hour; try again in 60 min"):
+            tokens.serve(token, "another")
+        tokens.serve(token, "key 0")  # an answer that was lost can be had again
+        now[0] += 3600
+        tokens.serve(token, "another")
+
+    def test_a_token_for_a_number_admits_them_at_once(self, tmp_path: Path) -> None:
+        tokens = JoinTokens(tmp_path)
+        token = tokens.add("many", uses=EACH_HOUR + 1)
+        for number in range(EACH_HOUR + 1):
+            tokens.serve(token, f"key {number}")

@@ -16,6 +16,7 @@ from fastapi.security import HTTPAuthorizationCredentials
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.federation_rest import create_app, run_routes
 from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.members import Members
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.person_access import PERSON_TOKEN
 from tacit_services.federation.run_desk import RunDesk
@@ -54,11 +55,12 @@ class House:
         self.records.add(RunRecord("retina", PRINT, "ada", 1.0, 1, 1, 60.0, 100, "training"))
         self.rules = Rules()
         self.sockets = RunSockets(folder / "runs")
-        supervisor = Supervisor(self.records, self.rules, Asked(), lambda _: Process(), 2)
+        supervisor = Supervisor(self.records, self.rules, Asked(), lambda _: Process(), 2, list)
         pool = FilePool(folder / "files")
         submissions = Submissions(self.records, pool, folder / "code")
         audit = AuditLog(folder / "audit.jsonl")
-        self.desk = RunDesk(self.records, supervisor, submissions, pool, audit, lambda each: each)
+        members = Members(folder / "members")
+        self.desk = RunDesk(self.records, supervisor, submissions, pool, audit, members.roster)
         self.app: FastAPI = create_app([run_routes(self.desk, RunProxy(self.sockets), person)], [])
         self.asked: list[str] = []
 
@@ -174,3 +176,16 @@ def test_no_run_counts_on_a_member_that_was_revoked(house: House) -> None:
     record = house.records.get("retina")
     assert record is not None
     assert (record.consenting, record.refusing) == (["edge-4"], [("edge-3", "unavailable")])
+
+
+def test_who_has_withdrawn_is_told_from_who_never_took_part(house: House) -> None:
+    content = {"fingerprint": PRINT, "answer": "accepted", "reason": ""}
+    house.desk.answer("retina", "edge-3", content)
+    for member, answer in (("edge-3", "withdrawn"), ("edge-4", "declined")):
+        house.desk.answer("retina", member, content | {"answer": answer, "reason": "declined"})
+    (stands,) = house.desk.runs(PEOPLE_HERE["adas"])
+    assert stands["refused"] == [
+        {"member": "edge-3", "reason": "withdrawn"},
+        {"member": "edge-4", "reason": "declined"},
+    ]
+    assert stands["state"] == "waiting"

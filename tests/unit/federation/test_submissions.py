@@ -149,3 +149,11 @@ def test_a_run_of_published_data_is_taken_where_the_host_has_it(desk: Desk) -> N
     assert desk.submit("digits", data={"dataset": "digits"}).updates == 5
     with pytest.raises(Refused, match="mnist"):
         desk.submit("mnist", data={"dataset": "mnist"})
+
+
+def test_every_file_that_a_run_names_is_known(desk: Desk) -> None:
+    test = desk.upload(b"a,y\n1,no\n2,yes\n")
+    spare = desk.upload(b"of no run")
+    desk.submit("retina", at_host={"public.csv": test}, test="public.csv")
+    assert desk.submissions.named() == {test}
+    assert spare not in desk.submissions.named()

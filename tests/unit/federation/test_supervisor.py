@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tacit_services.aggregator.reporting import early_stop
 from tacit_services.federation.run_records import MemberAnswer, RunRecord, RunRecords
-from tacit_services.federation.supervisor import MOST_DEATHS, Supervisor
+from tacit_services.federation.supervisor import LEFT, MOST_DEATHS, Supervisor
 
 from tacit.errors import ConfigError
 
@@ -67,9 +69,10 @@ class Asked:
     began: list[str] = field(default_factory=list)
     halted: list[str] = field(default_factory=list)
     applied: int = 0
+    online: int = 1
 
     def status(self, run: str) -> dict[str, object]:
-        return {"state": "waiting", "applied": self.applied}
+        return {"state": "waiting", "applied": self.applied, "edges_online": self.online}
 
     def begin(self, run: str) -> None:
         self.began.append(run)
@@ -88,9 +91,16 @@ class House:
         self.asked = Asked()
         self.processes: dict[str, Process] = {}
         self.now = 1000.0
+        self.members: list[str] = []  # who may answer
         self.fault: Exception | None = None
         self.supervisor = Supervisor(
-            self.records, self.rules, self.asked, self._made, parallel, lambda: self.now
+            self.records,
+            self.rules,
+            self.asked,
+            self._made,
+            parallel,
+            lambda: self.members,
+            lambda: self.now,
         )
 
     def _made(self, record: RunRecord) -> Process:
@@ -300,7 +310,9 @@ def test_who_answers_while_a_run_begins_is_followed(house: House) -> None:
             house.records.answer("one", "edge-1", withdrawn)
 
     slow = Slow()
-    supervisor = Supervisor(house.records, slow, house.asked, house._made, 2, lambda: house.now)
+    supervisor = Supervisor(
+        house.records, slow, house.asked, house._made, 2, list, lambda: house.now
+    )
     # When
     supervisor.look()
     # Then
@@ -317,3 +329,82 @@ def test_a_stop_outlasts_a_host_that_is_killed(tmp_path: Path) -> None:
     after.supervisor.look()
     after.supervisor.look()
     assert after.asked.halted == ["one"]
+
+
+def withdraw(house: House, member: str) -> None:
+    """Take a member's consent to run one back."""
+    gone = MemberAnswer("withdrawn", PRINT, "withdrawn", house.now)
+    house.records.answer("one", member, gone)
+
+
+def test_a_run_that_every_member_left_is_stopped_after_its_grace(house: House) -> None:
+    house.members = ["edge-0"]
+    house.submit("one", needed=1)
+    house.consent("one", 0)
+    house.supervisor.look()
+    withdraw(house, "edge-0")
+    house.supervisor.look()
+    house.now += 59
+    house.supervisor.look()
+    assert house.asked.halted == []
+    house.now += 2
+    house.supervisor.look()
+    house.supervisor.look()
+    assert house.asked.halted == ["one"]
+    record = house.records.get("one")
+    assert record is not None
+    assert record.stopping == LEFT
+
+
+def test_a_run_waits_where_somebody_may_still_answer(house: House) -> None:
+    house.members = ["edge-0", "edge-1"]
+    house.submit("one", needed=1)
+    house.consent("one", 0)
+    house.supervisor.look()
+    withdraw(house, "edge-0")
+    for _ in range(3):
+        house.now += 1000
+        house.supervisor.look()
+    assert house.asked.halted == []
+
+
+def test_who_comes_within_the_grace_keeps_a_run_alive(house: House) -> None:
+    house.members = ["edge-0"]
+    house.submit("one", needed=1)
+    house.consent("one", 0)
+    house.supervisor.look()
+    for _ in range(3):
+        withdraw(house, "edge-0")
+        house.supervisor.look()
+        house.now += 50
+        house.consent("one", 0)
+        house.supervisor.look()
+    house.supervisor.look()
+    assert house.asked.halted == []
+
+
+@pytest.mark.parametrize(
+    ("summary", "state", "why"),
+    [
+        ({"state": "finished", "reason": "all updates are applied", "applied": 100}, "ended", ""),
+        ({"state": "halted", "reason": f"{early_stop.REASON} for 5"}, "ended", ""),
+        (
+            {"state": "halted", "reason": "the budget of every edge online is spent", "applied": 7},
+            "stopped",
+            "the budget of every edge online is spent",
+        ),
+    ],
+)
+def test_a_run_that_ends_before_its_updates_says_why(
+    house: House, summary: dict[str, object], state: str, why: str
+) -> None:
+    house.submit("one", needed=1)
+    house.consent("one", 0)
+    house.supervisor.look()
+    house.records.results("one").mkdir(parents=True)
+    (house.records.results("one") / "summary.json").write_text(json.dumps(summary))
+    house.processes["one"].ended = 0
+    assert house.state("one") == state
+    record = house.records.get("one")
+    assert record is not None
+    assert (record.why, record.applied) == (why, summary.get("applied", 0))

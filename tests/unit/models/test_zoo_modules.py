@@ -15,12 +15,12 @@ from tacit.models.losses import cross_entropy
 from tacit.models.module import module_model
 from tacit.models.user_module import UserModule
 from tacit.models.vectors import example_gradients
-from tacit.models.zoo.modules import Cnn, Deep, LanguageModel
+from tacit.models.zoo.modules import Cnn, Deep, LanguageModel, Logistic
 
 IMAGE = (3, 12, 12)
 SMALL: dict[str, Any] = {"channels": (4, 6), "kernel": 3, "normalization": "group"}
 PAIRS: dict[str, tuple[Callable[[], Model], Callable[[], nn.Module]]] = {
-    "logistic": (lambda: build("logistic", (7,), 3), lambda: Cnn((7,), 3, channels=())),
+    "logistic": (lambda: build("logistic", (7,), 3), lambda: Logistic((7,), 3)),
     "mlp": (
         lambda: build("mlp", (7,), 3, hidden=(5, 4), activation="tanh"),
         lambda: Cnn((7,), 3, channels=(), hidden=(5, 4), activation="tanh"),

@@ -13,6 +13,9 @@ import pytest
 from pyarrow import parquet
 from tacit_services.cli.main import main
 from tacit_services.identity import own_ledgers
+from tacit_services.offers.offer_reading import definition_at_host
+from tacit_services.offers.packing import pack
+from tacit_services.offers.researcher_key import ResearcherKey
 from tacit_services.project.templates import NETS
 
 from tacit import config
@@ -88,6 +91,26 @@ def test_sites_with_a_file_each_need_their_files_and_one_number(
     assert (run.data.train, run.data.rows) == ("site{edge}.csv", 5000)
     assert tacit("check", "clinic/run.toml") == 0
     assert "4000 to 4002 rows an edge, 5000 taken" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("more", [(), ("--unit", "id", "--sites", "3")])
+def test_a_run_for_a_federation_can_be_offered_as_it_is_written(
+    sample: Path, capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
+) -> None:
+    assert tacit("new", "clinic", "--table", str(sample), "--federation", *more) == 0
+    assert "tacit submit clinic/run.toml" in capsys.readouterr().out
+    folder = sample.parent / "clinic"
+    assert not (folder / "policy.toml").exists()
+    text = (folder / "run.toml").read_text()
+    assert "train =" not in text
+    key = ResearcherKey.kept(sample.parent / "researcher.pem", "ada")
+    packed = pack(folder / "run.toml", "clinic", key, sample.parent / "packed")
+    assert packed.test == "public.csv"
+    run = definition_at_host(packed.offer, packed.folder, packed.test)
+    count = 3 if more else 2
+    assert (run.edges.count, run.edges.min, run.run.updates) == (count, count, count * 200)
+    assert tacit("check", "clinic/run.toml") == 2
+    assert "this run file is for a federation: tacit submit" in capsys.readouterr().err
 
 
 def test_a_site_checks_its_own_file_alone(sample: Path, capsys: pytest.CaptureFixture[str]) -> None:

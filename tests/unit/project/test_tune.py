@@ -14,6 +14,7 @@ from tacit_services.identity import own_ledgers
 from tacit_services.project import tuning as tuning
 
 from tacit import config
+from tests.conftest import ROOT
 from tests.helpers.run_files import toml
 
 COLUMNS = {
@@ -172,6 +173,25 @@ def test_the_number_of_pushes_is_searched_with_the_updates_and_a_rate_of_its_own
     result = tuning.tune(config.load(path), str(public), root=None, home=home, trials=1, seed=5)
     assert "algorithm.learning_rate" not in result.best.values
     assert "algorithm.smoothness" in result.best.values
+
+
+def test_values_of_the_file_beyond_the_usual_bounds_are_tried_first(
+    tmp_path: Path, home: Path
+) -> None:
+    public = rows(tmp_path / "public.csv", 200, seed=1)
+    path = run_of(tmp_path)
+    path.write_text(path.read_text().replace("batch = 60", "batch = 300"))  # all rows
+    result = tuning.tune(config.load(path), str(public), root=None, home=home, trials=1, seed=5)
+    assert result.best.values["privacy.batch"] == 300
+
+
+def test_a_batch_that_the_passes_make_is_not_searched(tmp_path: Path, home: Path) -> None:
+    folder = shutil.copytree(ROOT / "examples" / "algorithms", tmp_path / "algorithms")
+    run = config.load(folder / "dp_ftrl.toml")
+    result = tuning.tune(run, "digits", root=None, home=home, trials=1, seed=1)
+    assert result.best.values.keys() == {
+        "privacy.clip", "algorithm.learning_rate", "privacy.pushes", "run.updates"
+    }  # fmt: skip
 
 
 def test_the_steps_that_follow_from_the_noise_stay_so_in_a_new_run(

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tacit_services.transport import client_hello
 from tacit_services.transport.address import bind
 from tacit_services.transport.front_door import LIMITS, FrontDoor, FrontLimits
+from tacit_services.transport.tls_records import TlsRecords
 
 from tests.helpers.servers import HOST, PATIENCE, wait_for
 from tests.helpers.web import dial, ending
@@ -323,3 +324,52 @@ class TestStrangers:
             broker.connections[0].close()
             assert ending(client) == b""
             wait_for(lambda: front._open == 0)
+
+
+KEYED = b"\x17\x03\x03\x00\x05keyed"  # a record as a client makes it that has the keys
+
+
+class TestSilentMqtt:
+    EAGER = FrontLimits(greeting=0.3)
+
+    @pytest.mark.parametrize("more", [b"", b"\x14\x03\x03\x00\x01\x01", KEYED[:-1]])
+    def test_a_client_of_the_broker_that_goes_on_silent_leaves(
+        self, broker: Backend, https: Backend, more: bytes
+    ) -> None:
+        with door(broker, https, self.EAGER) as front, closing(dial(front.address)) as client:
+            client.sendall(hello("mqtt") + more)
+            assert ending(client) == b"broker"
+
+    def test_a_client_that_has_the_keys_stays(self, broker: Backend, https: Backend) -> None:
+        # Given a client that stays, and one that goes on silent, which came later,
+        with door(broker, https, self.EAGER) as front, ExitStack() as stack:
+            stays, leaves = (stack.enter_context(closing(dial(front.address))) for _ in range(2))
+            for piece in (hello("mqtt"), KEYED[:3], KEYED[3:]):
+                stays.sendall(piece)
+            leaves.sendall(hello("mqtt"))
+            # when the second has been shown out,
+            assert ending(leaves) == b"broker"
+            # then the first is still served.
+            stays.sendall(b"more")
+            stays.shutdown(socket.SHUT_WR)
+            assert ending(stays) == b"broker" + hello("mqtt") + KEYED + b"more"
+
+    def test_https_has_its_own_patience(self, broker: Backend, https: Backend) -> None:
+        with door(broker, https, self.EAGER) as front, ExitStack() as stack:
+            quiet, leaves = (stack.enter_context(closing(dial(front.address))) for _ in range(2))
+            quiet.sendall(hello())
+            assert quiet.recv(6) == b"https!"
+            leaves.sendall(hello("mqtt"))
+            assert ending(leaves) == b"broker"
+            quiet.shutdown(socket.SHUT_WR)
+            assert ending(quiet) == hello()
+
+    @given(st.lists(st.integers(1, 9), max_size=40))
+    def test_records_are_counted_however_they_come(self, sizes: list[int]) -> None:
+        data = hello("mqtt") + b"\x14\x03\x03\x00\x01\x01" + KEYED
+        records = TlsRecords()
+        at = 0
+        for size in (*sizes, len(data)):
+            records.feed(data[at : at + size])
+            at += size
+            assert records.protected == (at >= len(data))

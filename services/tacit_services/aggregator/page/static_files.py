@@ -5,6 +5,7 @@ They can load nothing from elsewhere and run nothing inline.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import PurePath
 
@@ -33,9 +34,34 @@ _HEADERS = {
 }
 
 
+class StaticFiles:
+    """Files by their names, each answered with the headers that confine it."""
+
+    def __init__(self, content: Mapping[str, bytes], policy: str) -> None:
+        """policy: the Content-Security-Policy."""
+        self._content = content
+        self._headers = _HEADERS | {"Content-Security-Policy": policy}
+
+    @classmethod
+    def of(cls, *folders: tuple[str, str], images: str = "") -> StaticFiles:
+        """Return the files of folders, each of a package. images: further sources of pictures."""
+        places = [files(package) / folder for package, folder in folders]
+        paths = [path for place in places for path in place.iterdir() if path.is_file()]
+        content = {path.name: path.read_bytes() for path in paths}
+        return cls(content, _POLICY.format(images=images))
+
+    def answer(self, request: Request, name: str) -> Response:
+        """Return a file; 404 where there is none of this name."""
+        if name not in self._content:
+            return problem(404, "no such file")
+        kind = _TYPES[PurePath(name).suffix]
+        answer = Response(self._content[name], headers=self._headers, media_type=kind)
+        return unless_known(request, answer)
+
+
 def page() -> APIRouter:
     """Return the routes of the page: `/`, and its files under `/page/`."""
-    return _routes_of("static", "/", "/page", "index.html", _POLICY.format(images=""))
+    return _routes_of(StaticFiles.of((__package__, "static")), "/", "/page", "index.html")
 
 
 def interface() -> APIRouter:
@@ -43,28 +69,20 @@ def interface() -> APIRouter:
 
     Its style sheet has pictures in it, as `data:`.
     """
-    return _routes_of("swagger", "/docs", "/docs", "docs.html", _POLICY.format(images=" data:"))
+    shown = StaticFiles.of((__package__, "swagger"), images=" data:")
+    return _routes_of(shown, "/docs", "/docs", "docs.html")
 
 
-def _routes_of(folder: str, root: str, prefix: str, first: str, policy: str) -> APIRouter:
-    """Return `first` at `root`, and every file of `folder` under `prefix`."""
+def _routes_of(shown: StaticFiles, root: str, prefix: str, first: str) -> APIRouter:
+    """Return `first` at `root`, and every file under `prefix`."""
     router = APIRouter(include_in_schema=False)
-    paths = [path for path in (files(__package__) / folder).iterdir() if path.is_file()]
-    content = {path.name: path.read_bytes() for path in paths}
-    headers = _HEADERS | {"Content-Security-Policy": policy}
-
-    def answer(request: Request, name: str) -> Response:
-        kind = _TYPES[PurePath(name).suffix]
-        return unless_known(request, Response(content[name], headers=headers, media_type=kind))
 
     @router.get(root)
     def index(request: Request) -> Response:
-        return answer(request, first)
+        return shown.answer(request, first)
 
     @router.get(f"{prefix}/{{name}}")
     def file(request: Request, name: str) -> Response:
-        if name in content:
-            return answer(request, name)
-        return problem(404, "no such file")
+        return shown.answer(request, name)
 
     return router

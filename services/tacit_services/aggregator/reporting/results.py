@@ -129,11 +129,11 @@ def _write(
 
 
 def _unspent(privacy: dict[str, Any]) -> dict[str, float]:
-    """Return the ε of each edge's budget that the run has left it, where it has a budget."""
+    """Return the ε of each edge's budget that the run has left it, where its data has a budget."""
     return {
         name: edge["budget"] - edge["epsilon_pld"]
         for name, edge in privacy["edges"].items()
-        if edge["budget"] and edge["epsilon_pld"] is not None
+        if edge["budget"] and edge["epsilon_pld"] is not None and "budget_of" not in edge
     }
 
 

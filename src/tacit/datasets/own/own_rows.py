@@ -20,6 +20,7 @@ from tacit.datasets.target import Target
 from tacit.errors import ConfigError, DataError
 
 EDGE = "{edge}"  # in the name of a file: the number of its edge
+MEMBERS = "members' rows"  # the name of all rows of a federation, of which each has its own file
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,10 @@ class OwnRows:
 
     @property
     def name(self) -> str:
-        """Its owner's, or the file's."""
-        return self.owner or (self.train if self.site is None else self.site.name)
+        """Its owner's, or the file's; at a federation's host, which sees no file, all members'."""
+        if self.site is not None:
+            return self.owner or self.site.name
+        return self.owner or (MEMBERS if self.train == EDGE else self.train)
 
     @property
     def unit(self) -> str:

@@ -10,7 +10,7 @@ from tacit.models.model_contract import Model
 from tacit.models.zoo.deep import DeepModel
 from tacit.models.zoo.layered import Layered
 from tacit.models.zoo.lstm import Lstm
-from tacit.models.zoo.modules import Cnn, Deep, LanguageModel
+from tacit.models.zoo.modules import Cnn, Deep, LanguageModel, Logistic
 
 
 def construction_of(model: Model) -> tuple[type[nn.Module], dict[str, Any]]:
@@ -23,6 +23,8 @@ def construction_of(model: Model) -> tuple[type[nn.Module], dict[str, Any]]:
         of_deep = {"width": model.width, "blocks": model.blocks}
         return Deep, {"name": model.name, **of_both, **of_deep}
     assert isinstance(model, Layered)
+    if not model.channels and not model.hidden:
+        return Logistic, of_both
     keys = ("channels", "hidden", "kernel", "padding", "activation", "normalization", "pool_every")
     return Cnn, of_both | {key: getattr(model, key) for key in keys}
 

@@ -35,8 +35,22 @@ def group_norm(channels: int) -> nn.GroupNorm:
     return nn.GroupNorm(groups, channels, affine=False)
 
 
+class Logistic(nn.Module):
+    """`logistic` and `svm`: a score of each class is a weighted sum of the row's numbers.
+
+    (B, *shape) -> (B, classes).
+    """
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.dense1 = nn.Linear(math.prod(shape), classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.dense1(torch.flatten(x, 1)))
+
+
 class Cnn(nn.Module):
-    """`logistic` and `svm` (no channels, nothing hidden), `mlp` (no channels), and `cnn`.
+    """`mlp` (no channels), and `cnn`.
 
     (B, *shape) -> (B, classes).
     """

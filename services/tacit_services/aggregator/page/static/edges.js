@@ -85,13 +85,16 @@ function write({ row }, edge) {
   if (spent.childElementCount === 0) spent.append(made("progress"), made("span", "", "quiet"));
   const [bar, text] = spent.children;
   const budget = edge.budget ?? 0;
+  const ofRun = edge.budget_of === "run"; // then ε counts other runs, too, and is no part of it
+  bar.hidden = ofRun;
   const share = edge.epsilon_pld === null || !budget ? 0 : Math.min(1, edge.epsilon_pld / budget);
   bar.max = 1;
   bar.value = share;
   bar.className = share > 0.9 ? "nearly" : "";
   bar.setAttribute("aria-label", `ε spent by ${edge.id}`);
   say(text, edge.epsilon_pld === null ? "no guarantee"
-    : `${epsilon(edge.epsilon_pld, edge.bound)} of ${short(budget)}`);
+    : ofRun ? `${epsilon(edge.epsilon_pld, edge.bound)} in all runs; limit of this one ${short(budget)}`
+      : `${epsilon(edge.epsilon_pld, edge.bound)} of ${short(budget)}`);
 }
 
 // Pressed, it asks with the operator's token (page.js).

@@ -30,7 +30,8 @@ function showStatus(status) {
   say(at("edges-more"), edgesMore(status));
   const privacy = status.privacy;
   say(at("epsilon"), privacy.epsilon === null ? "no guarantee" : `ε ${epsilon(privacy.epsilon, privacy.bound)}`);
-  say(at("epsilon-more"), `at δ = ${power(privacy.delta)}, per ${privacy.unit}, at the edge that spent most`);
+  say(at("epsilon-more"), `at δ = ${power(privacy.delta)}, per ${privacy.unit}, at the edge that spent most`
+    + (privacy.counts ? `, over ${privacy.counts}` : ""));
   showMetric(status);
   showFacts(status);
 }
@@ -139,7 +140,8 @@ async function follow() {
     for await (const status of events("/v1/events")) look(status).catch(() => {});
   } catch (error) {
     if (error instanceof Refused && error.status === 401) return locked();
-    lost("The aggregator does not answer. What you see is what it last said; this page goes on trying.");
+    const why = error instanceof Refused ? error.message : "The aggregator does not answer";
+    lost(`${why}. What you see is what it last said; this page goes on trying.`);
   }
   setTimeout(follow, AGAIN);
 }

@@ -29,16 +29,20 @@ export function terms(list, pairs) {
 
 // Words that may be a class name of ours; anything else is none.
 const STATES = ["online", "refusing", "quarantined", "retired", "left", "offline", "unknown",
-  "waiting", "training", "finished", "halted"];
+  "waiting", "training", "finished", "halted", "offered", "ended", "stopped", "failed"];
 export const stateClass = (state) => (STATES.includes(state) ? state : "unknown");
 
 let token = ""; // for reading, where the aggregator wants one; nowhere but here
 export const unlock = (given) => { token = given; };
 
+// At a federation's host this page is one run's, /runs/RUN/, and so is all that it asks for.
+const [, ofRun] = location.pathname.match(/^\/(runs\/[^/]+)\/$/) ?? [];
+const placed = (path) => (ofRun ? path.replace("/v1/", `/v1/${ofRun}/`) : path);
+
 // fetch, with the token, and never from a cache.
 export function get(path, { headers, ...more } = {}) {
   const shown = token ? { Authorization: `Bearer ${token}` } : {};
-  return fetch(path, { cache: "no-store", ...more, headers: { ...shown, ...headers } });
+  return fetch(placed(path), { cache: "no-store", ...more, headers: { ...shown, ...headers } });
 }
 
 // An answer that says no.

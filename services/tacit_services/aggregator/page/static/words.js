@@ -49,7 +49,7 @@ export function released(sheet, status, edges) {
   terms(facts, [
     ["Run", `${status.run}: ${status.algorithm} on ${status.dataset}`],
     ["Whose privacy (unit)", whose],
-    ["ε, largest of any edge", epsilon(privacy.epsilon, privacy.bound)],
+    [`ε, largest of any edge${privacy.counts ? `, over ${privacy.counts}` : ""}`, epsilon(privacy.epsilon, privacy.bound)],
     ...limits(edges),
     ["δ", power(privacy.delta)],
     ["Against whom", privacy.trusted === "nobody but the edge itself"
@@ -67,10 +67,11 @@ export function released(sheet, status, edges) {
   sheet.replaceChildren(facts, text);
 }
 
-// What an edge's data may ever spend, where edges have a budget; the largest of them.
+// What an edge's data may ever spend, or in a federation in this run, where edges have a budget; the largest of them.
 function limits(edges) {
+  const whose = edges.some((edge) => edge.budget_of === "run") ? "Its limit, in this run" : "Its limit, for the life of the data";
   const budgets = edges.map((edge) => edge.budget).filter((budget) => budget > 0);
-  return budgets.length ? [["Its limit, for the life of the data", epsilon(Math.max(...budgets), false)]] : [];
+  return budgets.length ? [[whose, epsilon(Math.max(...budgets), false)]] : [];
 }
 
 function paragraphs(privacy, whose) {

@@ -1,0 +1,1 @@
+"""The looks of `tacit doctor`."""

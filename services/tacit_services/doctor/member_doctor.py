@@ -1,0 +1,250 @@
+"""`tacit doctor` at a member, or at a machine that wants to be one. It spends nothing.
+
+Each look is made once, from the nearest thing to the farthest. What lies behind something ill is
+skipped, as it would be ill by the same cause.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Iterator
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+
+from tacit.errors import ConfigError, ServiceError, TacitError
+from tacit.shown import printable
+from tacit_services.doctor import machine
+from tacit_services.doctor.finding import Finding, ill, near, skipped, well
+from tacit_services.doctor.host_route import SECONDS, HostRoute
+from tacit_services.doctor.rows_here import RowsHere
+from tacit_services.enrollment import certificates
+from tacit_services.member.host_client import HostClient
+from tacit_services.member.member_state import MemberState
+from tacit_services.transport import pinned_authority
+from tacit_services.transport.mqtt import ALPN, Connection, Inbound
+from tacit_services.transport.pinned_authority import CLOCK, FederationAuthority
+from tacit_services.transport.tls import near_end
+from tacit_services.versions import minors_apart, own_version
+
+HTTPS = "http/1.1"
+_APART = "the way must pass TLS through unopened; ask who runs proxy or load balancer for that"
+_ANEW = "ask the host's operator for a line, and join again: key, name and ledger stay"
+
+
+class MemberDoctor:
+    """The looks at one machine and its way to one host."""
+
+    def __init__(
+        self,
+        route: HostRoute,
+        state: MemberState | None,
+        pin: str | None,
+        *,
+        now: Callable[[], float] = time.time,
+        version: str | None = None,
+    ) -> None:
+        """state: of a member; None: this machine is none yet.
+
+        pin: sha256:… of the join line, or None. now, version: this machine's clock, this tacit's.
+        """
+        self._route = route
+        self._state = state
+        self._pin = pin
+        self._now = now
+        self._version = own_version() if version is None else version
+        self._authority: FederationAuthority | None = None
+        self._ahead = now() - time.time()
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield each finding as it comes."""
+        looks: dict[str, Callable[[], Finding]] = {
+            "name": self._route.name,
+            "port": self._route.port_answers,
+            "clock": self._clock,
+            "tls": self._tls,
+        }
+        if self._state is not None:
+            looks |= {
+                "certificate": self._own_certificate,
+                "version": self._host_version,
+                "broker": self._broker,
+            }
+        cause = ""
+        for what, look in looks.items():
+            if cause:
+                if what != cause:  # an earlier look has said it already
+                    yield skipped(what, f"not looked at, because of {cause}")
+                continue
+            finding = look()
+            if finding.is_ill:
+                cause = finding.what
+            yield finding
+        yield machine.memory()
+        if self._state is not None:
+            yield machine.disk(self._state.folder)
+            yield from RowsHere(self._state).findings()
+
+    def _clock(self) -> Finding:
+        """Ask the host for its time, and for its authority, which `_tls` looks at."""
+        try:
+            shown = pinned_authority.document_at(self._route.url, self._route.proxies)
+            authority = pinned_authority.read(shown.content)
+        except TacitError as error:
+            return self._no_host(error)
+        if shown.clock_apart is not None:
+            apart = shown.clock_apart + self._ahead
+            if abs(apart) > CLOCK:
+                return ill("clock", pinned_authority.clocks(apart), "")
+        if self._pin is not None and self._pin != shown.pin:
+            return ill("tls", f"the host shows {shown.pin}, and not {self._pin[:80]}", _APART)
+        self._authority = authority
+        return well("clock", "agrees with the host's")
+
+    def _no_host(self, error: TacitError) -> Finding:
+        """Return why a server that answers is not asked as a federation's host."""
+        try:
+            shown = self._route.certificate(HTTPS)
+        except OSError as reason:
+            return ill("tls", f"{self._route.address}: {reason}", _APART)
+        if self._state is not None and self._is_foreign(self._state, shown):
+            return _taken_apart("", shown)
+        names = certificates.hosts(shown)
+        if self._route.host not in names:
+            return self._other_name(names)
+        return ill("host", str(error), "is the address that of `tacit serve`?")
+
+    def _other_name(self, names: list[str]) -> Finding:
+        return ill(
+            "tls",
+            f"the host's certificate is for {', '.join(names)}, not for {self._route.host}",
+            "use one of these, or name this one in the host's federation.toml (hosts)",
+        )
+
+    def _tls(self) -> Finding:
+        """Look whether the server's certificate is of the federation, and for this name."""
+        assert self._authority is not None
+        if self._authority.public_web:
+            return self._public_certificate()
+        try:
+            shown = self._route.certificate(HTTPS)
+        except OSError as error:
+            return ill("tls", f"{self._route.address}: {error}", _APART)
+        if not self._is_ours(shown):
+            return _taken_apart("", shown)
+        names = certificates.hosts(shown)
+        if self._route.host not in names:
+            return self._other_name(names)
+        if shown.not_valid_after_utc.timestamp() < self._now():
+            return ill(
+                "tls", "the host's certificate has ended", "its operator starts `tacit serve` anew"
+            )
+        pin = "" if self._pin or self._state else f"; compare {self._authority.pin()} with the line"
+        return well("tls", f"the federation's own, for {self._route.host}{pin}")
+
+    def _public_certificate(self) -> Finding:
+        """Look whether the system believes the server's certificate."""
+        assert self._authority is not None
+        try:
+            self._route.shown_to(self._authority.context(), HTTPS)
+        except ssl.SSLCertVerificationError as error:
+            return ill("tls", f"{self._route.host}: {error.verify_message}", _APART)
+        except OSError as error:
+            return ill("tls", f"{self._route.address}: {error}", _APART)
+        return well("tls", f"one that the system believes, for {self._route.host}")
+
+    def _is_ours(self, shown: x509.Certificate) -> bool:
+        """Return whether the federation's authority, as this machine knows it, has signed it."""
+        if self._state is not None:
+            ca = self._state.tls.ca.read_bytes()
+        else:
+            assert self._authority is not None
+            ca = self._authority.ca.encode("ascii")
+        try:
+            shown.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
+        except (ValueError, TypeError, InvalidSignature):
+            return False
+        return True
+
+    def _is_foreign(self, state: MemberState, shown: x509.Certificate) -> bool:
+        """Return whether a member whose host has a certificate of the federation sees another."""
+        membership = state.membership()
+        return membership is not None and not membership.public_web and not self._is_ours(shown)
+
+    def _own_certificate(self) -> Finding:
+        assert self._state is not None
+        try:
+            ends = self._state.tls.ends()
+        except ConfigError as error:
+            return ill("certificate", str(error), _ANEW)
+        if ends < self._now():
+            return ill("certificate", "this member's has ended", _ANEW)
+        if soon := near_end(ends):
+            return near("certificate", soon, "`tacit join` renews it by itself while it works")
+        return well("certificate", f"is valid for {(ends - self._now()) / 86400:.0f} days")
+
+    def _host_version(self) -> Finding:
+        """Ask the host, as this member, which tacit it has."""
+        assert self._state is not None
+        assert self._authority is not None
+        try:
+            with HostClient(
+                self._route.url,
+                self._state.tls,
+                self._route.proxies,
+                public_web=self._authority.public_web,
+            ) as host:
+                theirs = host.version()
+        except ServiceError as error:
+            return ill("version", str(error), "try again, or ask the host's operator")
+        except ConfigError as error:
+            return ill("certificate", str(error), _ANEW)
+        words = f"{self._version or '?'} here, {theirs or '?'} at the host"
+        if (apart := minors_apart(self._version, theirs)) is None or abs(apart) <= 1:
+            return well("version", words)
+        who = "this machine" if apart < 0 else "the host"
+        return ill("version", words, f"update tacit on {who}: one minor version apart works")
+
+    def _broker(self) -> Finding:
+        """Connect to the broker as this member, and leave."""
+        assert self._state is not None
+        tls = self._state.tls
+        try:
+            shown = self._route.certificate(ALPN, tls)
+        except (OSError, ConfigError) as error:
+            return ill(
+                "broker",
+                f"{self._route.address} does not hand us to it ({error or 'closed'})",
+                "the host's operator looks with `tacit doctor --federation FOLDER`",
+            )
+        if not self._is_ours(shown):
+            return _taken_apart("for MQTT, ", shown)
+        member = self._state.membership()
+        assert member is not None
+        try:
+            link = Connection(
+                self._route.address,
+                f"{member.member}-doctor",
+                [],
+                _unread,
+                tls=tls,
+                proxies=self._route.proxies,
+            )
+            link.start(SECONDS)
+            link.stop()
+        except TacitError as error:
+            return ill("broker", str(error), "the host's operator looks whether you were revoked")
+        return well("broker", "lets this member in")
+
+
+def _unread(message: Inbound) -> None:
+    """Take no message: nothing is subscribed to."""
+    message.done()
+
+
+def _taken_apart(where: str, shown: x509.Certificate) -> Finding:
+    issuer = printable(shown.issuer.rfc4514_string(), 100)
+    return ill(
+        "tls", f"{where}somebody takes it apart: {issuer} has signed the certificate", _APART
+    )

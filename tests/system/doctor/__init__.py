@@ -1,0 +1,1 @@
+"""`tacit doctor` beside real hosts, members and proxies."""
