@@ -39,7 +39,8 @@ def accuracy(data_root: Path | None) -> float:
 def stack(data_root: Path | None) -> Iterator[Stack]:
     """Yield the built stack, not started; all that is its own is taken down."""
     needs_engine()
-    more = {"E2E_RUN_FILE": "mnist.toml" if data_root else "digits.toml"}
+    run_file = ROOT / "tests" / "e2e" / ("mnist.toml" if data_root else "digits.toml")
+    more = {"E2E_RUN_FILE": str(run_file)}
     stack = Stack(f"tacit-e2e-{os.getpid()}", free_port(), FILES, data_root, more)
     stack.compose("build", seconds=900.0)
     yield stack

@@ -66,6 +66,21 @@ def test_todays_images_go_on_with_the_volumes_of_0_2(stack: Stack, tmp_path: Pat
     assert end.applied == end.target
     assert end.refusals == 0
     goes_on(before, after)
+    in_a_federation(stack, stack.pushes())
+
+
+def in_a_federation(stack: Stack, spent: dict[str, int]) -> None:
+    """Check that the federation's members go on with the ledgers of the edges of their numbers."""
+    stack.make("down")
+    stack.of(ROOT, ["compose.yaml", "tests/e2e/run-file.yaml", "tests/e2e/pace.yaml"])
+    stack.expect_another_run()
+    stack.compose(*UP, f"edge={len(EDGES)}", "host", "submit", "edge", seconds=START)
+
+    def counted_on() -> bool:
+        return all(stack.pushes().get(edge, 0) > pushes for edge, pushes in spent.items())
+
+    stack.wait(lambda _: counted_on(), START, f"pushes beyond {spent}")
+    assert stack.edges.keys() == spent.keys()
 
 
 def settled(stack: Stack) -> bool:
