@@ -284,11 +284,14 @@ def test_the_run_ends_by_itself_with_every_budget_kept(stack: Stack, accuracy: f
 
 
 def test_members_stay_for_the_next_run(stack: Stack) -> None:
-    def stands(edge: str) -> str:
-        return docker("exec", edge, "tacit", "health")
-
     edges = stack.containers("edge")
-    wait_for(lambda: all("waits for offers" in stands(edge) for edge in edges), 60.0)
+
+    def wait_for_offers() -> bool:
+        said = [docker("exec", edge, "cat", "/tmp/health.json") for edge in edges]
+        return all("waits for offers" in each for each in said)
+
+    wait_for(wait_for_offers, 60.0)
+    assert "waits for offers" in docker("exec", edges[0], "tacit", "health")
     assert {edge["State"]["Status"] for edge in stack.inspect("edge")} == {"running"}
 
 
