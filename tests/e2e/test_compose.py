@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacit_client import Client
 
 from tests.e2e.stack import ROOT, Stack, docker, kill_main_process, needs_engine
 from tests.helpers.servers import free_port, wait_for
@@ -209,7 +208,7 @@ def test_a_revoked_member_gets_in_no_more_and_the_others_do(stack: Stack) -> Non
     online(stack, 6)
     stack.scale(5)
     online(stack, 5)
-    [away] = [edge.id for edge in stack.edges.values() if edge.state != "online"]
+    [away] = stack.edges.keys() - present(stack)
     folder = members(stack)[away]
     assert probe(stack, folder) == []
 
@@ -223,19 +222,23 @@ def test_a_revoked_member_gets_in_no_more_and_the_others_do(stack: Stack) -> Non
 
 def test_a_killed_edge_comes_back_with_its_identity_and_its_spent_budget(stack: Stack) -> None:
     container = stack.containers("edge")[0]
+    before = present(stack)
 
     kill_main_process(container)
     online(stack, 4)
-    with Client(stack.url) as client:
-        [killed] = [edge for edge in client.edges() if edge.state != "online"]
+    [killed] = before - present(stack)
+    pushes = stack.pushes()[killed]
     stack.wait_for_updates(20, 60.0)
     online(stack, 5)
-    stack.wait(
-        lambda status: stack.pushes()[killed.id] > killed.pushes, START, f"{killed.id} pushes"
-    )
+    stack.wait(lambda status: stack.pushes()[killed] > pushes, START, f"{killed} pushes")
 
     assert json.loads(docker("inspect", container))[0]["RestartCount"] == 1
-    assert sorted(stack.edges) == [f"edge-{number}" for number in range(5)]
+    assert present(stack) == before
+
+
+def present(stack: Stack) -> set[str]:
+    """Return the ids of the edges that were online at the last look."""
+    return {edge.id for edge in stack.edges.values() if edge.state == "online"}
 
 
 def test_edges_join_and_leave_while_it_trains(stack: Stack) -> None:
@@ -282,11 +285,14 @@ def test_the_run_ends_by_itself_with_every_budget_kept(stack: Stack, accuracy: f
 
 
 def test_members_stay_for_the_next_run(stack: Stack) -> None:
-    def stands(edge: str) -> str:
-        return docker("exec", edge, "tacit", "health")
-
     edges = stack.containers("edge")
-    wait_for(lambda: all("waits for offers" in stands(edge) for edge in edges), 60.0)
+
+    def wait_for_offers() -> bool:
+        said = [docker("exec", edge, "cat", "/tmp/health.json") for edge in edges]
+        return all("waits for offers" in each for each in said)
+
+    wait_for(wait_for_offers, 60.0)
+    assert "waits for offers" in docker("exec", edges[0], "tacit", "health")
     assert {edge["State"]["Status"] for edge in stack.inspect("edge")} == {"running"}
 
 

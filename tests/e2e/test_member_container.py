@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -66,12 +67,17 @@ class Clinic:
     def member(self) -> str:
         return f"{self.name}-member"
 
-    def stands(self) -> str:
-        """Return what the member says of itself; "": it says nothing yet."""
+    def waits(self) -> bool:
+        """Return whether the member waits for offers, as it says for its health check."""
         try:
-            return docker("exec", self.member, "tacit", "health")
+            return "waits for offers" in docker("exec", self.member, "cat", "/tmp/health.json")
         except AssertionError:
-            return ""
+            return False
+
+    def state_of(self, run: str) -> str:
+        """Return how a run stands, by the host's record."""
+        record = docker("exec", self.host, "cat", f"{FOLDER}/runs/{run}/record.json")
+        return str(json.loads(record)["state"])
 
 
 @pytest.fixture
@@ -101,16 +107,17 @@ def clinic(tmp_path: Path) -> Iterator[Clinic]:
 def test_a_member_in_a_container_works_stops_in_order_and_goes_on(clinic: Clinic) -> None:
     clinic.serve()
     clinic.join("--policy", "/rows/policy.toml", "--yes")
-    wait_for(lambda: "waits for offers" in clinic.stands(), START)
+    wait_for(clinic.waits, START)
+    assert docker("exec", clinic.member, "tacit", "health").startswith("edge-0: waits")
 
     clinic.tacit("submit", "/rows/run.toml", "--name", "first")
-    wait_for(lambda: " ended " in clinic.tacit("runs", "first"), START)
+    wait_for(lambda: clinic.state_of("first") == "ended", START)
     docker("stop", "--time", "30", clinic.member)
     assert docker("inspect", "--format", "{{.State.ExitCode}}", clinic.member).strip() == "0"
 
     docker("start", clinic.member)
     clinic.tacit("submit", "/rows/run.toml", "--name", "second")
-    wait_for(lambda: " ended " in clinic.tacit("runs", "second"), START)
+    wait_for(lambda: clinic.state_of("second") == "ended", START)
     said = docker("logs", clinic.member)
     assert "St. Mary's has joined" in said
     assert "St. Mary's goes on" in said
