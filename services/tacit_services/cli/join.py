@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -30,7 +31,7 @@ Wants=network-online.target
 
 [Service]
 ExecStart={command}
-Restart=always
+Restart=on-failure
 RestartSec=5
 KillMode=mixed
 NoNewPrivileges=true
@@ -144,11 +145,14 @@ def offers(
 
 
 def leave(state: StateFolder = None) -> None:
-    """End the membership here; the ledger remembers what was released, for good."""
+    """End the membership, also while `join` works; says what the ledger remembers, for good."""
     need("edge")
-    from tacit_services.member import answering
+    from tacit_services.member import leaving
+    from tacit_services.settings import data_home
+    from tacit_services.transport.proxy import Proxies
 
-    typer.echo(answering.leave(_state(state)))
+    proxies = Proxies.of_environment(os.environ)
+    typer.echo(leaving.leave(_state(state), proxies, data_home()))
 
 
 def _state(state: Path | None) -> MemberState:

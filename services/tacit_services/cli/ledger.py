@@ -1,4 +1,4 @@
-"""`tacit ledger show | verify | export`: reads an edge's own ledger file, and changes nothing.
+"""`tacit ledger list | show | verify | export`: reads an edge's own ledger, and changes nothing.
 
 `tacit ledger move` takes it to another place, `tacit ledger join` makes one of two. `tacit ledger`
 alone asks a run's aggregator; that is in main.py.
@@ -25,26 +25,56 @@ if TYPE_CHECKING:
 app = typer.Typer(name="ledger")  # its callback, in main.py, asks the aggregator of a run
 
 Place = Annotated[
-    Path, typer.Argument(metavar="PATH|DIR", help="ledger file, or the folder with ledger.db in it")
+    Path | None,
+    typer.Argument(
+        metavar="PATH|DIR",
+        help="ledger file, or the folder with ledger.db in it; or --state",
+        show_default=False,
+    ),
+]
+MemberFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--state", metavar="DIR", envvar="TACIT_STATE", help="of a member: the ledger of its data"
+    ),
 ]
 Delta = Annotated[float, typer.Option(help="δ at which ε is read")]
+
+
+@app.command("list", epilog="Example: tacit ledger list")
+def list_(delta: Delta = 1e-5, as_json: AsJson = False) -> None:
+    """List the ledgers in your data folder, by the names of their data: ε, releases, runs."""
+    from tacit_services.identity import own_ledgers
+    from tacit_services.settings import data_home
+
+    documents = [_summary(account, delta) for account in own_ledgers.accounts(data_home())]
+    if as_json:
+        typer.echo(json.dumps(documents, indent=2))
+        return
+    _print_list(documents, delta)
 
 
 @app.command(epilog="Example: tacit ledger show clinic")
 def show(
     place: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="NAME|PATH|DIR",
-            help="name of own data (data.name), a ledger file, or the folder with ledger.db in it",
+            help="name of own data (data.name), a ledger file, or the folder with ledger.db in "
+            "it; or --state",
+            show_default=False,
         ),
-    ],
+    ] = None,
+    state: MemberFolder = None,
     delta: Delta = 1e-5,
     as_json: AsJson = False,
 ) -> None:
     """Show what the data of an edge has paid, by its own ledger; of own data, of every edge."""
     from tacit.privacy.ledger.file import is_database
 
+    if place is None:
+        _show_member(state, delta, as_json)
+        return
     path = _file(Path(place))
     # Data may be called as a file is, so a name that is no database is looked up.
     if not is_database(path) and (account := _account(place, path)) is not None:
@@ -60,21 +90,23 @@ def show(
 
 
 @app.command(epilog="Example: tacit ledger verify identities/3")
-def verify(place: Place, as_json: AsJson = False) -> None:
+def verify(place: Place = None, state: MemberFolder = None, as_json: AsJson = False) -> None:
     """Recompute the hash chain from the rows; exit code 5 if any was changed, dropped or moved."""
-    path = _file(place)
-    positions = [_position(path, chain) for chain in _verified(path)]
+    paths = _files(place, state)
+    positions = [_position(path, chain) for path in paths for chain in _verified(path)]
     if as_json:
         typer.echo(json.dumps(positions, indent=2))
         return
     for position in positions:
-        say(f"{path}: {position['dataset']}: the chain of {position['count']} releases is whole")
+        what = f"{position['dataset']}: the chain of {position['count']} releases is whole"
+        say(f"{position['file']}: {what}")
         say(f"head {position['head']}")
 
 
 @app.command(epilog="Example: tacit ledger export identities/3 --out 3.json")
 def export(
-    place: Place,
+    place: Place = None,
+    state: MemberFolder = None,
     out: Annotated[
         Path | None, typer.Option(help="file to write, instead of standard output")
     ] = None,
@@ -82,11 +114,13 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help="it is JSON in any case")] = False,
 ) -> None:
     """Write the ledger as JSON: every row with its head, and ε by both accountants."""
-    path = _file(place)
-    if out is not None and _is_ledger(out, path):
+    paths = _files(place, state)
+    if out is not None and any(_is_ledger(out, path) for path in paths):
         raise ConfigError(f"--out {out}: that is the ledger itself, which is never overwritten")
     documents = [
-        _document(path, chain, delta) | {"entries": _entries(chain)} for chain in _verified(path)
+        _document(path, chain, delta) | {"entries": _entries(chain)}
+        for path in paths
+        for chain in _verified(path)
     ]
     text = json.dumps(documents, indent=2)
     if out is None:
@@ -152,6 +186,68 @@ def _file(place: Path) -> Path:
     if place.is_dir():
         return place / "ledger.db"
     return place
+
+
+def _files(place: Path | None, state: Path | None) -> list[Path]:
+    """Return the ledger that a place names, or those of a member's data. Raises ConfigError."""
+    if place is not None:
+        return [_file(place)]
+    return list(_of_member(state)[1].edges.values())
+
+
+def _of_member(state: Path | None) -> tuple[str, DataLedgers]:
+    """Return what a member's data is called, and its ledgers. Raises ConfigError, DataError."""
+    from tacit_services.identity import own_ledgers
+    from tacit_services.member import membership
+    from tacit_services.settings import data_home
+
+    if state is None:
+        raise ConfigError("PATH or --state DIR: missing; `tacit ledger list` lists all ledgers")
+    member = membership.known_state(state).membership()
+    if member is None:
+        raise ConfigError(f"--state {state}: is of no member; `tacit ledger list` lists ledgers")
+    account = own_ledgers.account(member.dataset, data_home())
+    if account is None:
+        raise DataError(f"--state {state}: its data, {member.dataset}, has spent nothing yet")
+    return member.dataset, account
+
+
+def _show_member(state: Path | None, delta: float, as_json: bool) -> None:
+    """Show the ledger of a member's data, and what each run has spent by it."""
+    from tacit_services.member import membership, run_spending
+    from tacit_services.settings import data_home
+
+    dataset, account = _of_member(state)
+    _show_account(account, delta, as_json)
+    if not as_json:
+        consents = membership.known_state(state).consents().all()
+        names = {consent.fingerprint: consent.run for consent in consents}
+        spent = run_spending.histories(dataset, data_home())
+        for line in run_spending.memory_lines(dataset, spent, names):
+            say(line)
+
+
+def _summary(account: DataLedgers, delta: float) -> dict[str, Any]:
+    """Return what `tacit ledger list` has of some data: of its edges, the one that paid most."""
+    from tacit.privacy import ledger
+
+    edges = [
+        _document(path, chain, delta)
+        for path in account.edges.values()
+        for chain in _verified(path)
+    ]
+    epsilons = [edge["epsilon_pld"] for edge in edges]
+    runs = {run for path in account.edges.values() for run in ledger.read_run_histories(path)}
+    return {
+        "name": account.names[0],
+        "names": account.names,
+        "unit": account.unit,
+        "edges": len(edges),
+        "releases": sum(edge["count"] for edge in edges),
+        "delta": delta,
+        "epsilon_pld": None if None in epsilons else max(epsilons, default=0.0),
+        "runs": len(runs - {""}),
+    }
 
 
 def _account(name: str, path: Path) -> DataLedgers | None:
@@ -294,6 +390,30 @@ def _print_account(account: DataLedgers, documents: list[dict[str, Any]], delta:
         file = text_tables.cell(document["file"])
         file.overflow = "fold"
         table.add_row(document["edge"], str(document["count"]), spent, file)
+    text_tables.console().print(table)
+
+
+def _print_list(documents: list[dict[str, Any]], delta: float) -> None:
+    from rich.table import Table
+
+    from tacit_services.display import text_tables
+
+    if not documents:
+        say("no data of yours has a ledger")
+        return
+    table = Table(box=None, header_style="bold")
+    for name in ("data", "whose privacy", "edges", "releases", f"ε at δ {delta:g}", "runs"):
+        left = name in ("data", "whose privacy")
+        table.add_column(name, justify="left" if left else "right", overflow="fold")
+    for document in documents:
+        table.add_row(
+            text_tables.cell(document["name"]),
+            text_tables.cell(document["unit"]),
+            str(document["edges"]),
+            str(document["releases"]),
+            text_tables.epsilon(document["epsilon_pld"]),
+            str(document["runs"]),
+        )
     text_tables.console().print(table)
 
 

@@ -96,6 +96,14 @@ class ServeFlags:
         float | None,
         typer.Option(min=0, envvar="TACIT_TOKEN_HOURS", help="hours of its life [default: 24]"),
     ] = None
+    certificate_days: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            envvar="TACIT_CERTIFICATE_DAYS",
+            help="days of a member's certificate [default: 365]",
+        ),
+    ] = None
     join_file: Annotated[
         Path | None,
         typer.Option(

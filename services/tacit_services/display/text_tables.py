@@ -227,7 +227,7 @@ def members(to: Console, content: dict[str, Any]) -> Table:
     for heading in ("id", "name", "since", "last heard", "version"):
         table.add_column(heading, overflow="fold")
     for member in content["members"]:
-        heard = "revoked" if member["revoked"] else _minute(member["last_heard"])
+        heard = _heard(member)
         cells = (member["id"], member["name"], _minute(member["since"]), heard, member["version"])
         table.add_row(*map(cell, cells))
     for person in content.get("people", []):
@@ -237,6 +237,15 @@ def members(to: Console, content: dict[str, Any]) -> Table:
         until = f"{left}, until {_minute(token['until'])}" if token["until"] else left
         table.add_row(cell("token"), cell(token["name"]), "", cell(until), "")
     return table
+
+
+def _heard(member: dict[str, Any]) -> str:
+    """Return when a member was heard of, or that it is none any more."""
+    if member["revoked"]:
+        return "revoked"
+    if member["left"]:
+        return f"left {_minute(member['left'])}"
+    return _minute(member["last_heard"])
 
 
 def _minute(at: float | None) -> str:

@@ -122,7 +122,7 @@ class CertificateAuthority:
         self,
         name: str,
         public_key: ec.EllipticCurvePublicKey,
-        days: int = DAYS,
+        days: float = DAYS,
         hosts: Sequence[str] = (),
     ) -> x509.Certificate:
         """Sign a certificate of `name` for this key, and enter it in the register.

@@ -24,6 +24,7 @@ from tacit.protocol.topics import checked_name
 Key = ec.EllipticCurvePrivateKey
 BACKDATED = timedelta(hours=1)  # for machines whose clock is behind
 AUTHORITY_DAYS = 3650
+_USED = 2 / 3  # of its validity, after which a certificate is renewed
 
 
 def new_key() -> Key:
@@ -95,6 +96,17 @@ def due(certificate: x509.Certificate, days: int) -> bool:
     return certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=days)
 
 
+def mostly_over(certificate: x509.Certificate, at: float | None = None) -> bool:
+    """Return whether two thirds of the time for which it was signed are over.
+
+    at: in seconds since 1970, or None for now.
+    """
+    now = datetime.now(UTC).timestamp() if at is None else at
+    signed = (certificate.not_valid_before_utc + BACKDATED).timestamp()
+    ends = certificate.not_valid_after_utc.timestamp()
+    return now >= signed + _USED * (ends - signed)
+
+
 def authority(key: Key, name: str) -> x509.Certificate:
     """Return a self-signed certificate that may sign certificates and revocation lists only."""
     subject = _name(name)
@@ -109,7 +121,7 @@ def sign(
     issuer_key: Key,
     name: str,
     public_key: ec.EllipticCurvePublicKey,
-    days: int,
+    days: float,
     hosts: Sequence[str] = (),
 ) -> x509.Certificate:
     """Sign a certificate of `name` for a client; with `hosts`, for a server that is one too.
@@ -202,7 +214,7 @@ def _builder(
     issuer: x509.Name,
     public_key: ec.EllipticCurvePublicKey,
     issuer_key: ec.EllipticCurvePublicKey,
-    days: int,
+    days: float,
 ) -> x509.CertificateBuilder:
     now = datetime.now(UTC)
     builder = x509.CertificateBuilder(issuer, subject, public_key, x509.random_serial_number())

@@ -91,6 +91,19 @@ def offer_routes(desk: RunDesk, member: Callable[..., Member]) -> APIRouter:
     return router
 
 
+def leaving_routes(control: MemberControl, member: Callable[..., Member]) -> APIRouter:
+    """Return the route by which a member ends its membership. member: as of `offer_routes`."""
+    router = APIRouter(tags=["members"], responses=documented(401, 403))
+    known = Depends(member)
+
+    @router.post("/v1/leave", status_code=204, summary="End this member's membership")
+    def leave(asker: Member = known) -> Response:
+        control.leave(asker)
+        return Response(status_code=204)
+
+    return router
+
+
 def result_routes(desk: RunDesk, records: RunRecords, person: Callable[..., Person]) -> APIRouter:
     """Return the routes of runs' results and offers.
 

@@ -50,6 +50,9 @@ class FederationSettings(BaseModel):
         None, gt=0, description="how many may join by the token that is printed; left out: any"
     )
     token_hours: float = Field(24.0, gt=0, le=8760, description="for how long it is valid")
+    certificate_days: float = Field(
+        365.0, gt=0, le=3650, description="days of a member's certificate, which it renews itself"
+    )
     join_file: Path | None = Field(
         None, description="file that gets the token that is printed, for `tacit join --token-file`"
     )

@@ -41,6 +41,7 @@ from tacit_services.federation.federation_rest import (
     authority_routes,
     create_app,
     file_routes,
+    leaving_routes,
     member_routes,
     offer_routes,
     person_routes,
@@ -168,26 +169,27 @@ class FederationHost:
         lingering = None if shown is None else Lingering(rules, self._aggregator)
         supervisor = Supervisor(
             records, rules, sockets, self._aggregator, settings.parallel,
-            lambda: members.roster().asked, lingering=lingering,
+            lambda: members.roll().asked, lingering=lingering,
         )  # fmt: skip
         self._pool = pool = FilePool(path / "files")
         self._submissions = submissions = Submissions(records, pool, path / "code", settings.data)
         self._swept: float | None = None
-        desk = RunDesk(records, supervisor, submissions, pool, self._audit, members.roster)
+        desk = RunDesk(records, supervisor, submissions, pool, self._audit, members.roll)
         self._authority = FederationAuthority(
             (folder.authority.folder / CA).read_text(encoding="ascii"),
             public_web=settings.certificate is not None,
         )
         control = MemberControl(
             members, people, self._tokens, folder.authority, rules, self._authority,
-            settings.url, self._audit, desk.revoked,
+            settings.url, self._audit, desk.gone,
         )  # fmt: skip
         person = _person_of(people)
         app = create_app(
             (
                 authority_routes(self._authority),
-                MemberDesk(folder.authority, self._tokens, members).router(),
+                self._member_desk(members).router(),
                 offer_routes(desk, member_of_request(members)),
+                leaving_routes(control, member_of_request(members)),
                 person_routes(person),
                 member_routes(control, person),
                 file_routes(pool, person),
@@ -233,6 +235,10 @@ class FederationHost:
             return
         if removed:
             log.info("%d uploads that no run names were removed", len(removed))
+
+    def _member_desk(self, members: Members) -> MemberDesk:
+        days = self._folder.settings.certificate_days
+        return MemberDesk(self._folder.authority, self._tokens, members, days)
 
     def _own_token(self) -> str:
         settings = self._folder.settings

@@ -1,10 +1,10 @@
-"""What an operator does with members and people: look, invite, cancel, revoke."""
+"""What is done with members and people: look, invite, cancel, revoke, and leave."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from tacit.errors import ConfigError
 from tacit_services.enrollment.authority import CertificateAuthority
@@ -31,12 +31,12 @@ class MemberControl:
         authority: FederationAuthority,
         url: str,
         audit: AuditLog,
-        withdraw: Callable[[str], None],
+        withdraw: Callable[[str, Literal["", "unavailable"]], None],
         clock: Callable[[], float] = time.time,
     ) -> None:
         """url: of this host, for the lines to give away.
 
-        withdraw: takes a member's consents back.
+        withdraw: takes a member's consents back, for a reason that runs show.
         """
         self._members = members
         self._people = people
@@ -98,11 +98,18 @@ class MemberControl:
             raise Refused(404, str(error)) from error
         with self._certificates.locked():
             self._certificates.revoke(member.id)
-        self._withdraw(member.id)
+        self._withdraw(member.id, "unavailable")
         self._rules.disconnect(member.id)
         self._audit.add(by.name, "revoked", name=member.name, member=member.id)
         tokens = [token.name for token in self._tokens.all() if token.left != 0]
         return self._shown(member) | {"open_tokens": tokens}
+
+    def leave(self, member: Member) -> None:
+        """End a membership by the member's own word, as `revoke` does; its key may come back."""
+        self._members.leave(member.id)
+        self._withdraw(member.id, "")
+        self._rules.disconnect(member.id)
+        self._audit.add(member.id, "left", name=member.name)
 
     def _shown(self, member: Member) -> dict[str, Any]:
         heard = self._members.last_heard(member.id)
@@ -113,6 +120,7 @@ class MemberControl:
             "last_heard": None if heard is None else heard.at,
             "version": member.version if heard is None else heard.version,
             "revoked": member.revoked,
+            "left": member.left,
         }
 
 

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from typing import Annotated
 
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -81,7 +82,7 @@ class MemberDesk:
         authority: CertificateAuthority,
         tokens: JoinTokens,
         members: Members,
-        days: int = DAYS,
+        days: float = DAYS,
     ) -> None:
         """authority: FOLDER/ca. days: for which a certificate is valid."""
         self._authority = authority
@@ -187,10 +188,14 @@ class MemberDesk:
             certificate = self._authority.standing(member.id, key)
         except NameTaken as error:
             raise HTTPException(409, str(error)) from error
-        if certificate is None or certificates.due(certificate, RENEW_DAYS):
+        if certificate is None or self._wears_out(certificate):
             certificate = self._authority.sign(member.id, key, self._days)
         pem = certificates.pem(certificate).decode("ascii")
         return Joined(edge=member.id, name=member.name, certificate=pem, ca=self._ca())
+
+    @staticmethod
+    def _wears_out(certificate: x509.Certificate) -> bool:
+        return certificates.due(certificate, RENEW_DAYS) or certificates.mostly_over(certificate)
 
     def _ca(self) -> str:
         return certificates.pem(self._authority.certificate).decode("ascii")
@@ -200,7 +205,7 @@ def member_of_request(members: Members) -> Callable[[Request], Member]:
     """Return what FastAPI's `Depends` takes for a request's `Member`, by its client certificate.
 
     It notes that the member was heard of. Raises HTTPException: 401 without a certificate, 403 for
-    that of nobody, or of a member that was revoked.
+    that of nobody, or of a member that was revoked or has left.
     """
 
     def member(request: Request) -> Member:
@@ -212,6 +217,8 @@ def member_of_request(members: Members) -> Callable[[Request], Member]:
             raise HTTPException(403, f"{certificate.name!r} is no member of this federation")
         if entered.revoked is not None:
             raise HTTPException(403, f"{entered.name!r} ({entered.id}) was revoked")
+        if entered.left is not None:
+            raise HTTPException(403, f"{entered.name!r} ({entered.id}) has left; it may join anew")
         members.heard(entered.id, printable(request.headers.get(VERSION_HEADER, ""), _VERSION))
         return entered
 

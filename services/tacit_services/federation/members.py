@@ -1,9 +1,9 @@
 """The members of a federation: who has joined, under which number and name, with which key.
 
 `members.json` in FOLDER/members is {"format": 1, "members": [{"number", "name", "key", "since",
-"version", "revoked"}]}. A number is never given twice, and a member is never taken out: runs,
-ledgers and certificates name it by its number. `heard.json` beside it is when each was heard of
-last; it may be a minute old after a crash.
+"version", "revoked", "left"}]}. A number is never given twice, and a member is never taken out:
+runs, ledgers and certificates name it by its number. `heard.json` beside it is when each was heard
+of last; it may be a minute old after a crash.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Member:
     """A member.
 
     name: what people call it. key: SHA-256 of its public key, in hex. since, revoked: seconds since
-    1970; revoked: None while it is a member. version: of its tacit, when it joined.
+    1970, or None while it is a member. version: of its tacit, when it joined. left: when it has
+    left by itself, after which it may come back with its key, or None.
     """
 
     number: int
@@ -49,6 +50,7 @@ class Member:
     since: float
     version: str = ""
     revoked: float | None = None
+    left: float | None = None
 
     @property
     def id(self) -> str:
@@ -65,7 +67,7 @@ class LastHeard:
     version: str
 
 
-class Roster:
+class MemberRoll:
     """Who is and was a member at one moment: read once, however often it is asked.
 
     asked: the ids of all who are shown offers, by number; of none that was revoked.
@@ -110,11 +112,12 @@ class Members:
             if _ID.fullmatch(alike(name)):
                 raise NotAdmittedError(f"name={name!r}: reads like a member's id; choose another")
         with self._file.changing() as members:
-            for member in members:
+            for place, member in enumerate(members):
                 if member.key == key:
                     if member.revoked is not None:
                         raise NotAdmittedError(f"{member.name!r} ({member.id}) was revoked")
-                    return member
+                    members[place] = replace(member, left=None)
+                    return members[place]
             if len(members) >= MOST:
                 raise NotAdmittedError(f"the federation has {MOST} members; no number is free")
             number = 1 + max((member.number for member in members), default=-1)
@@ -127,9 +130,9 @@ class Members:
         """Return everybody who ever was a member, by number."""
         return sorted(self._file.all(), key=lambda member: member.number)
 
-    def roster(self) -> Roster:
+    def roll(self) -> MemberRoll:
         """Return who is and was a member now."""
-        return Roster(self._file.all())
+        return MemberRoll(self._file.all())
 
     def get(self, identity: str) -> Member | None:
         """Return the member of this id; None: there is none. It may be revoked."""
@@ -160,6 +163,18 @@ class Members:
             if members[place].revoked is None:
                 members[place] = replace(members[place], revoked=self._clock())
             return members[place]
+
+    def leave(self, identity: str) -> Member:
+        """Let the member of this id be none until its key joins again; returns it.
+
+        Raises ConfigError: nobody has this id.
+        """
+        with self._file.changing() as members:
+            for place, member in enumerate(members):
+                if member.id == identity:
+                    members[place] = replace(member, left=member.left or self._clock())
+                    return members[place]
+        raise ConfigError(f"{identity!r}: no member has this id")
 
     # -- when they were heard of --
 

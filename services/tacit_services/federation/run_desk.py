@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.file_pool import FilePool
-from tacit_services.federation.members import Roster
+from tacit_services.federation.members import MemberRoll
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_records import REASONS, MemberAnswer, RunRecord, RunRecords
 from tacit_services.federation.run_standing import standing
@@ -31,16 +31,16 @@ class RunDesk:
         submissions: Submissions,
         pool: FilePool,
         audit: AuditLog,
-        roster: Callable[[], Roster],
+        roll: Callable[[], MemberRoll],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """roster: reads who is a member now."""
+        """roll: reads who is a member now."""
         self._records = records
         self._supervisor = supervisor
         self._submissions = submissions
         self._pool = pool
         self._audit = audit
-        self._roster = roster
+        self._roll = roll
         self._clock = clock
 
     # -- people --
@@ -55,8 +55,8 @@ class RunDesk:
 
     def runs(self, by: Person) -> list[dict[str, Any]]:
         """Return how the runs stand that `by` may see, the oldest first."""
-        roster = self._roster()
-        return [_shown(record, roster) for record in self._records.all() if _sees(by, record)]
+        roll = self._roll()
+        return [_shown(record, roll) for record in self._records.all() if _sees(by, record)]
 
     def run(self, run: str, by: Person) -> RunRecord:
         """Return a run that `by` may see. Raises Refused, the same as where there is none."""
@@ -142,11 +142,14 @@ class RunDesk:
         self._audit.add(member, answer, run=run, reason=reason)
         self._follow(run, member, answer)
 
-    def revoked(self, member: str) -> None:
-        """Take back every consent of a member that is none any more: no run counts on it."""
+    def gone(self, member: str, reason: Literal["", "unavailable"]) -> None:
+        """Take back every consent of a member that is none any more: no run counts on it.
+
+        reason: "" where the member itself has taken them back.
+        """
         for record in self._records.all():
             if member in record.consenting and not record.over:
-                gone = MemberAnswer("withdrawn", record.fingerprint, "unavailable", self._clock())
+                gone = MemberAnswer("withdrawn", record.fingerprint, reason, self._clock())
                 self._records.answer(record.name, member, gone)
 
     def _follow(self, run: str, member: str, answer: str) -> None:
@@ -168,20 +171,20 @@ class RunDesk:
         return record
 
     def _shown(self, record: RunRecord) -> dict[str, Any]:
-        return _shown(record, self._roster())
+        return _shown(record, self._roll())
 
 
-def _shown(record: RunRecord, roster: Roster) -> dict[str, Any]:
-    stands = standing(record, roster)
+def _shown(record: RunRecord, roll: MemberRoll) -> dict[str, Any]:
+    stands = standing(record, roll)
     return {
         "name": record.name,
         "state": stands.state,
         "why": stands.why,
         "applied": record.applied,
         "updates": record.updates,
-        "members": [roster.name(member) for member in record.consenting],
+        "members": [roll.name(member) for member in record.consenting],
         "refused": [
-            {"member": roster.name(member), "reason": reason} for member, reason in record.refusing
+            {"member": roll.name(member), "reason": reason} for member, reason in record.refusing
         ],
         "researcher": record.researcher,
         "fingerprint": record.fingerprint,

@@ -86,7 +86,7 @@ class RunRecord:
     def refusing(self) -> list[tuple[str, str]]:
         """The members that take no part, each with what the host was told of why."""
         return [
-            (member, answer.reason or answer.answer)
+            (member, "withdrawn" if _is_withdrawn(answer) else answer.reason or answer.answer)
             for member, answer in sorted(self.answers.items(), key=lambda item: _number(item[0]))
             if answer.answer != "accepted"
         ]
@@ -200,6 +200,10 @@ def _record(content: dict[str, Any]) -> RunRecord:
         raise ValueError(other_format(number, FORMAT))
     answers = {member: MemberAnswer(**answer) for member, answer in content.pop("answers").items()}
     return RunRecord(answers=answers, **content)
+
+
+def _is_withdrawn(answer: MemberAnswer) -> bool:
+    return answer.answer == "withdrawn" and answer.reason in ("", "declined")
 
 
 def _number(member: str) -> int:

@@ -9,59 +9,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tacit_services.federation.members import Roster
+from tacit_services.federation.members import MemberRoll
 from tacit_services.federation.run_records import RunRecord, RunStage
 
 _NAMED = 3  # members that a reason names; of more it says how many
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RunStanding:
     """A state of the closed list, and why; "" where nothing is to be added."""
 
     state: RunStage
     why: str
 
 
-def standing(record: RunRecord, roster: Roster) -> Standing:
+def standing(record: RunRecord, roll: MemberRoll) -> RunStanding:
     """Return how a run stands among these members."""
     if record.over:
-        return Standing(record.state, record.why)
-    asked = _names(record.unanswered(roster.asked), roster)
+        return RunStanding(record.state, record.why)
+    asked = _names(record.unanswered(roll.asked), roll)
     if record.state == "training":
-        return _of_training(record, asked, roster)
+        return _of_training(record, asked, roll)
     if record.consenting:
         why = record.why or f"{len(record.consenting)} of {record.needed} members have consented"
-        return Standing("waiting", f"{why}; no answer yet of {asked}" if asked else why)
+        return RunStanding("waiting", f"{why}; no answer yet of {asked}" if asked else why)
     if asked:
-        return Standing("offered", f"no answer yet of {asked}")
-    if not roster.asked:
-        return Standing("offered", "nobody is a member yet")
-    return Standing("waiting", f"for another member or answer: {_gone(record, roster)}")
+        return RunStanding("offered", f"no answer yet of {asked}")
+    if not roll.asked:
+        return RunStanding("offered", "nobody is a member yet")
+    return RunStanding("waiting", f"for another member or answer: {_gone(record, roll)}")
 
 
-def _of_training(record: RunRecord, asked: str, roster: Roster) -> Standing:
+def _of_training(record: RunRecord, asked: str, roll: MemberRoll) -> RunStanding:
     if record.stopping:
-        return Standing("training", f"ends: {record.stopping}")
+        return RunStanding("training", f"ends: {record.stopping}")
     if not record.consenting:
         whom = f"for an answer of {asked}" if asked else "for another member or answer"
-        return Standing("waiting", f"{whom}: {_gone(record, roster)}")
+        return RunStanding("waiting", f"{whom}: {_gone(record, roll)}")
     if record.online == 0:
-        names = _names(record.consenting, roster)
-        return Standing("waiting", f"for {names}: none is connected")
-    return Standing("training", "")
+        names = _names(record.consenting, roll)
+        return RunStanding("waiting", f"for {names}: none is connected")
+    return RunStanding("training", "")
 
 
-def _gone(record: RunRecord, roster: Roster) -> str:
+def _gone(record: RunRecord, roll: MemberRoll) -> str:
     """Return who takes no part, with the word for why."""
     if not record.refusing:
         return "nobody takes part"
-    words = [f"{roster.name(member)} ({reason})" for member, reason in record.refusing]
+    words = [f"{roll.name(member)} ({reason})" for member, reason in record.refusing]
     return _joined(words)
 
 
-def _names(members: Sequence[str], roster: Roster) -> str:
-    return _joined([roster.name(member) for member in members])
+def _names(members: Sequence[str], roll: MemberRoll) -> str:
+    return _joined([roll.name(member) for member in members])
 
 
 def _joined(words: Sequence[str]) -> str:

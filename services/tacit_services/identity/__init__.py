@@ -1,1 +1,1 @@
-"""The folder that an edge locks: its ledger, where that came from, how it moves."""
+"""An edge's folder: its ledger, where that came from."""

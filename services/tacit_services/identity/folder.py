@@ -61,11 +61,13 @@ class Identities:
     """The identities whose directories are in `root`.
 
     only: the number of the one that may be taken; None: any. ledger: as each `Identity` has it.
+    called: the name in the log of who takes one, by default the identity's.
     """
 
     root: Path
     only: int | None = None
     ledger: str | None = None
+    called: str | None = None
 
     def acquire(self, count: int, stop: threading.Event) -> Identity | None:
         """Take the first free identity below `count`, or the `only` one; waits while all are taken.
@@ -87,7 +89,7 @@ class Identities:
                 if identity is not None:
                     # A container's number is another one: this line is what tells them together.
                     line = "this process is %s: it holds identity %s"
-                    log.info(line, identity.edge, identity.path)
+                    log.info(line, self.called or identity.edge, identity.path)
                     return identity
             if not waiting:
                 log.info("all %d identities are taken; standing by for one", len(numbers))

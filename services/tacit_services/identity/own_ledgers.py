@@ -224,17 +224,23 @@ def account(name: str, home: Path) -> DataLedgers | None:
 
     Raises PrivacyError.
     """
+    return next((account for account in accounts(home) if name in account.names), None)
+
+
+def accounts(home: Path) -> list[DataLedgers]:
+    """Return the ledgers of all data that has one in the user's folder `home`.
+
+    Raises PrivacyError.
+    """
     root = home / "ledgers"
     with _durable(root):
-        if (entry := data_register.with_name(root, name)) is None:
-            return None
-        folder = root / entry.id
-        if entry.before is None:
-            started = None
-        else:
-            started = folder / entry.before
-        edges = dealt_ledgers.present(folder, entry)
-        return DataLedgers(entry.names, entry.unit, entry.dealing, started, edges)
+        return [_account(root / entry.id, entry) for entry in data_register.entries(root)]
+
+
+def _account(folder: Path, entry: DataRecord) -> DataLedgers:
+    started = None if entry.before is None else folder / entry.before
+    edges = dealt_ledgers.present(folder, entry)
+    return DataLedgers(entry.names, entry.unit, entry.dealing, started, edges)
 
 
 def in_use(name: str, home: Path) -> bool:

@@ -1,10 +1,13 @@
-"""What an owner answers, from another process than the one that works: `tacit offers`, `leave`."""
+"""What an owner answers, from another process than the one that works: `tacit offers`."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from tacit.errors import ConfigError, WireError
@@ -17,9 +20,12 @@ from tacit_services.member.look_record import (
     shown_in,
 )
 from tacit_services.member.member_state import MemberState
+from tacit_services.member.run_diary import RunDiary, diary_in
+from tacit_services.member.run_spending import RunSpending
 from tacit_services.offers.offer import OFFER, Offer
+from tacit_services.transport.json_numbers import finite_or_none as finite
 
-_SECONDS = 30.0  # that the process which works may take to end a run's
+SECONDS = 30.0  # that the process which works may take to end a run's
 _TICK = 0.1
 
 
@@ -39,6 +45,7 @@ def listed(state: MemberState) -> list[dict[str, Any]]:
                 "answer": _word(record, consent),
                 "reason": record.reason,
             }
+            | _diary(folder, record)
         )
     return rows
 
@@ -50,7 +57,7 @@ def as_lines(rows: list[dict[str, Any]]) -> str:
     lines = []
     for row in rows:
         reason = f": {row['reason']}" if row["reason"] and row["answer"] == "refused" else ""
-        lines.append(f"{row['run']:<24} {row['answer']}{reason}")
+        lines.append(f"{row['run']:<24} {_standing(row)}{reason}")
     return "\n".join(lines)
 
 
@@ -104,7 +111,7 @@ def _withdrawn(state: MemberState, run: str, new_key: bool) -> str:
         taken = consents.withdraw(run)
     if not taken:
         raise ConfigError(f"run {run}: was not accepted, so there is nothing to withdraw")
-    if not _ended(state, run):
+    if not has_ended(state, run):
         return (
             f"run {run}: withdrawn; the process that works on it has not ended yet, and nothing "
             "more is begun"
@@ -120,25 +127,9 @@ ACTIONS: dict[str, Callable[[MemberState, str, bool], str]] = {
 }
 
 
-def leave(state: MemberState) -> str:
-    """End the membership; returns what to tell. Raises ConfigError while a process works for it."""
-    membership = state.membership()
-    if membership is None:
-        raise ConfigError(f"--state {state.folder}: is of no member")
-    with state.locked(), state.answering() as consents:
-        for consent in consents.all():
-            if consent.holds:
-                consents.withdraw(consent.run)
-        state.leave()
-    return (
-        f"{membership.name} has left {membership.url}. The ledger of {membership.dataset} stays, "
-        "and remembers what was released"
-    )
-
-
-def _ended(state: MemberState, run: str) -> bool:
+def has_ended(state: MemberState, run: str) -> bool:
     """Return whether no process works on the run any more, waiting for it to end."""
-    deadline = time.monotonic() + _SECONDS
+    deadline = time.monotonic() + SECONDS
     pause = threading.Event()
     while state.works_on(run):
         if time.monotonic() > deadline:
@@ -151,6 +142,34 @@ def _word(record: LookRecord, consent: Consent | None) -> str:
     if consent is not None:
         return "withdrawn" if consent.withdrawn is not None else consent.answer
     return {"ask": "waits for you", "refuse": "refused", "accept": "accepted"}[record.answer]
+
+
+def _diary(folder: Path, record: LookRecord) -> dict[str, Any]:
+    """Return what a member has done in a run: times, how it ended, and what it has spent."""
+    diary = diary_in(folder)
+    if diary is None or diary.fingerprint != record.fingerprint:
+        diary = RunDiary(record.fingerprint)
+    spent = diary.spent
+    return {
+        "began": diary.began,
+        "ended": diary.ended,
+        "state": diary.state,
+        "spent": None if spent is None else asdict(spent) | {"epsilon": finite(spent.epsilon)},
+    }
+
+
+def _standing(row: dict[str, Any]) -> str:
+    """Return how a run stands here: of one that is over, how it ended and what it has cost."""
+    if row["state"] is None or row["answer"] not in ("accepted", "waits for you"):
+        return str(row["answer"])
+    if row["answer"] == "waits for you":
+        return f"{row['state']}, not answered"
+    if row["spent"] is None:
+        return f"{row['state']}, nothing spent"
+    spent = row["spent"]
+    epsilon = math.inf if spent["epsilon"] is None else spent["epsilon"]
+    words = RunSpending(spent["releases"], epsilon, spent["delta"], spent["budget"]).words()
+    return f"{row['state']}, {words}"
 
 
 def _record(state: MemberState, run: str) -> LookRecord:

@@ -26,14 +26,22 @@ def joined(
     authority: FederationAuthority,
     name: str | None,
     proxies: Proxies = DIRECT,
+    before: str | None = None,
 ) -> tuple[str, str]:
     """Become a member of the federation at `url`; returns the id and the name there.
 
-    The key is durable before it is shown, so an answer that was lost can be had again. Raises
-    ConfigError where the host refuses, ServiceError where it does not answer.
+    before: the id that this key has there already, or None. The key is durable before it is
+    shown, so an answer that was lost can be had again. Raises ConfigError where the host refuses,
+    or gives the key another id, ServiceError where it does not answer.
     """
     tls = state.tls
-    files.write(tls.ca, authority.ca.encode("ascii"), files.PUBLIC)
+    if before is None:
+        files.write(tls.ca, authority.ca.encode("ascii"), files.PUBLIC)
+    elif tls.ca.read_text(encoding="ascii") != authority.ca:
+        raise ConfigError(
+            f"--state {state.folder}: is a membership in another federation than the line's; take "
+            "another --state"
+        )
     key = _own_key(tls.key)
     host = JoinClient(url, proxies)
     member = host.enroll(
@@ -46,6 +54,11 @@ def joined(
     )
     if not _IDENTITY.fullmatch(member.edge):
         raise ServiceError(f"{url}: {member.edge[:80]!r} is no member's id")
+    if before not in (None, member.edge):
+        raise ConfigError(
+            f"{url}: knows this member as {member.edge}, and its state says {before}; the host's "
+            "register of members was lost: ask its administrator, and take another --state"
+        )
     files.write(tls.cert, certificates.pem(member.certificate), files.PUBLIC)
     return member.edge, member.name
 

@@ -1,4 +1,4 @@
-"""A worker's watch on the consent that it works by: when that ends, so does the process.
+"""A worker's watch on what it may work by, consent and hours: when that ends, so does the process.
 
 The member that has started the worker ends it, too. But that may be busy: with a question to its
 owner, with rows, or with a host that answers slowly.
@@ -17,6 +17,7 @@ from tacit_services.member.member_state import MemberState
 from tacit_services.offers.offer import Offer
 
 log = logging.getLogger("tacit.member")
+PAUSED = 75  # a worker's exit code: it may not work now, and is begun again when it may
 _PERIOD = 0.5  # seconds between two looks
 _PATIENCE = 8.0  # seconds for an orderly end
 
@@ -24,24 +25,31 @@ _PATIENCE = 8.0  # seconds for an orderly end
 class ConsentWatch:
     """A thread that ends this process when its owner's consent to `offer` holds no more.
 
-    Guarantee: _PERIOD after a withdrawal is on disk the process has begun to end, and _PATIENCE
-    later there is none. So it is where the answers cannot be read.
+    It does so outside of the owner's hours, too. Guarantee: _PERIOD after a withdrawal is on disk,
+    or the last hour is over, the process has begun to end, and _PATIENCE later there is none. So it
+    is where the answers cannot be read.
     """
 
     def __init__(
         self,
         state: MemberState,
         offer: Offer,
+        may_work: Callable[[], bool] = lambda: True,
         send: Callable[[int], None] = lambda number: os.kill(os.getpid(), number),
         period: float = _PERIOD,
         patience: float = _PATIENCE,
     ) -> None:
-        """send: sends this process a signal. period, patience: in seconds."""
+        """may_work: whether this is one of the owner's hours.
+
+        send: sends this process a signal. period, patience: in seconds.
+        """
         self._state = state
         self._offer = offer
+        self._may_work = may_work
         self._send = send
         self._period = period
         self._patience = patience
+        self.ended = False
         self._thread = threading.Thread(target=self._watch, name="consent", daemon=True)
 
     def start(self) -> None:
@@ -50,17 +58,22 @@ class ConsentWatch:
 
     def _watch(self) -> None:
         pause = threading.Event()
-        while self._holds():
+        while (why := self._against()) is None:
             pause.wait(self._period)
-        log.warning("run %s: its owner's consent has ended", self._offer.run)
+        log.warning("run %s: %s", self._offer.run, why)
+        self.ended = True
         self._send(signal.SIGTERM)
         pause.wait(self._patience)
         self._send(signal.SIGKILL)
 
-    def _holds(self) -> bool:
+    def _against(self) -> str | None:
+        """Return why this process may work no more; None: it may."""
         try:
             consent = self._state.consents().to(self._offer)
         except PrivacyError as error:
-            log.warning("%s", error)
-            return False
-        return consent is not None and consent.holds
+            return str(error)
+        if consent is None or not consent.holds:
+            return "its owner's consent has ended"
+        if not self._may_work():
+            return "its owner's hours are over"
+        return None

@@ -27,8 +27,12 @@ _NAME = re.compile(RUN.removeprefix("^").removesuffix("$"))
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
 
 
-class NotAMemberError(ConfigError):
-    """The host knows no such member, or has revoked it."""
+class HostRefusesError(ConfigError):
+    """The host's answer, in its words, that it refuses what was asked."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.outcast = status in (401, 403)  # it does not take us for a member
 
 
 class LongAnswerError(ConfigError):
@@ -57,7 +61,8 @@ class HostClient:
         """
         self._url = url
         self._proxies = proxies
-        trusted = tls.context()
+        self._tls = tls
+        self._trusted = trusted = tls.context()
         if public_web:
             trusted.load_default_certs()
         self._http = httpx.Client(
@@ -79,12 +84,26 @@ class HostClient:
         """Close the connection. Idempotent."""
         self._http.close()
 
-    def offers(self) -> list[Offered]:
-        """Return the runs that are offered to this member. Raises ServiceError, ConfigError.
+    def show_newest(self) -> None:
+        """Show the certificate that lies in its file now, from the next connection on.
 
-        Each has a run's name, which is part of paths on this machine, and a fingerprint.
+        Raises ConfigError.
         """
-        content = self._json("GET", "/v1/offers")
+        self._tls.show_newest(self._trusted)
+
+    def offers(self) -> list[Offered]:
+        """Return the runs that are offered to this member.
+
+        Each has a run's name, which is part of paths on this machine, and a fingerprint. Raises
+        ConfigError where the host says that this is no member of its, and ServiceError for every
+        other answer and for none: asking again may help.
+        """
+        try:
+            content = self._json("GET", "/v1/offers")
+        except HostRefusesError as error:
+            if error.outcast:
+                raise
+            raise ServiceError(str(error)) from error
         try:
             return [_offered(item) for item in content]
         except (TypeError, KeyError, ValueError) as error:
@@ -98,11 +117,15 @@ class HostClient:
         return printable(str(content.get("version", "")), 40)
 
     def offer(self, run: str) -> bytes:
-        """Return the offer of a run, as the host keeps it: not checked. Raises as `offers`."""
+        """Return the offer of a run, as the host keeps it: not checked.
+
+        Raises ConfigError where the host refuses, in its words, ServiceError for any other answer
+        that is none of a federation's, and where there is none.
+        """
         return self._asked("GET", f"/v1/offers/{run}")
 
     def fetch(self, run: str, digest: str, path: Path, most: int) -> None:
-        """Fetch a file of an offer to `path`, whole and with this SHA-256. Raises as `offers`.
+        """Fetch a file of an offer to `path`, whole and with this SHA-256. Raises as `offer`.
 
         Raises ConfigError for other content, or more than `most` bytes: to ask again would not
         help.
@@ -116,9 +139,13 @@ class HostClient:
         files.write(path, content, files.SECRET)
 
     def answer(self, run: str, fingerprint: str, answer: str, reason: str = "") -> None:
-        """Tell the host what the owner answers. Raises as `offers`."""
+        """Tell the host what the owner answers. Raises as `offer`."""
         body = {"fingerprint": fingerprint, "answer": answer, "reason": reason}
         self._asked("PUT", f"/v1/offers/{run}/answer", body)
+
+    def leave(self) -> None:
+        """Tell the host that this machine is a member no more. Raises as `offer`."""
+        self._asked("POST", "/v1/leave", {})
 
     def _json(self, method: str, path: str) -> Any:
         try:
@@ -129,7 +156,7 @@ class HostClient:
     def _asked(
         self, method: str, path: str, body: dict[str, str] | None = None, most: int = MOST_OFFER
     ) -> bytes:
-        """Return the body of an answer, which has at most `most` bytes. Raises as `offers`."""
+        """Return the body of an answer, which has at most `most` bytes. Raises as `offer`."""
         content = bytearray()
         with self._reached(), self._http.stream(method, path, json=body) as answer:
             bound = most if answer.is_success else MOST_OFFER
@@ -145,13 +172,13 @@ class HostClient:
         """Raise what an error answer means: ServiceError where asking again may help."""
         try:
             why = printable(str(json.loads(content)["detail"]), 300)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            why = f"{status}, not a federation's answer"
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ServiceError(
+                f"{self._url}: {status}, not a federation's answer; is it the host's address?"
+            ) from error
         if status >= 500 or status == 429:
             raise ServiceError(f"{self._url}: {why}")
-        if status == httpx.codes.FORBIDDEN:
-            raise NotAMemberError(f"{self._url}: {why}")
-        raise ConfigError(f"{self._url}: {why}")
+        raise HostRefusesError(f"{self._url}: {why}", status)
 
     @contextmanager
     def _reached(self) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +18,8 @@ from tacit_services.member.judging import judged
 from tacit_services.member.look_record import LookRecord
 from tacit_services.member.looking import look, with_rows
 from tacit_services.member.member_state import MemberState
-from tacit_services.member.run_worker import site_of
+from tacit_services.member.promises import promised
+from tacit_services.member.run_worker import site_of, within
 from tacit_services.member.screen import WIDTH, Screen
 from tacit_services.member.verdict import PolicyWord
 from tacit_services.offers.offer import OFFER, Offer
@@ -52,7 +52,7 @@ class Judge:
 
     def may_work(self) -> bool:
         """Return whether the policy lets this member work at this hour, in local time."""
-        return self._policy.allows_at(f"{datetime.now():%H:%M}")
+        return within(self._policy)
 
     def look(self, offered: Offered) -> LookRecord:
         """Fetch an offer and its files, judge it, and keep what comes of it.
@@ -66,6 +66,13 @@ class Judge:
         except OSError as error:
             raise ConfigError(f"{error.filename}: {error.strerror or error}") from error
 
+    def fetch(self, offered: Offered) -> None:
+        """Fetch an offer that was consented to, and its files, once more. Raises as `look`."""
+        try:
+            self._fetched(offered, self._state.run(offered.run))
+        except OSError as error:
+            raise ConfigError(f"{error.filename}: {error.strerror or error}") from error
+
     def _looked_at(self, offered: Offered) -> LookRecord:
         folder = self._state.run(offered.run)
         offer = self._fetched(offered, folder)
@@ -76,15 +83,18 @@ class Judge:
         if verdict.answer is not PolicyWord.REFUSE:
             bound = LifetimeBound(self._policy.lifetime_epsilon, self._policy.lifetime_delta)
             lifetime = bound.at(bound.order)
-            looked = with_rows(looked, data_home(), SlowSteps(), lifetime, self._part)
+            others = promised(self._state, offered.run, data_home())
+            looked = with_rows(looked, data_home(), SlowSteps(), lifetime, others, self._part)
             verdict = judged(looked, self._policy)
-        screen = Screen(looked, verdict, consents.earlier(offer))
+        screen = Screen(looked, verdict, consents.earlier(offer), self._policy.hours)
         record = LookRecord(
             offer.fingerprint,
             verdict.answer.value,
             "" if verdict.kind is None else verdict.kind.value,
             verdict.reason,
             _text(screen),
+            # A ledger of a part does not tell runs apart.
+            None if looked.cost is None or self._part is not None else looked.cost.promise,
         )
         record.keep(folder)
         if verdict.answer is PolicyWord.ACCEPT:

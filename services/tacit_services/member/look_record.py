@@ -1,6 +1,6 @@
 """How an offer was looked at, on disk, for the owner who answers later.
 
-runs/RUN/look.json   {"format": 1, "fingerprint", "answer", "kind", "reason", "screen"}
+runs/RUN/look.json   {"format": 1, "fingerprint", "answer", "kind", "reason", "screen", "promise"}
 runs/RUN/shown       the fingerprint of the offer whose screen the owner has seen last
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tacit.errors import ConfigError, other_format
 from tacit_services.disk import files
+from tacit_services.member.run_cost import RunPromise
 
 FORMAT = 1
 _FILE = "look.json"
@@ -23,7 +24,8 @@ class LookRecord:
     """What came of a look at an offer.
 
     answer: of the policy: accept, ask or refuse. kind: of a refusal, which the host reads. reason:
-    for the owner alone. screen: what the owner was, or is to be, shown.
+    for the owner alone. screen: what the owner was, or is to be, shown. promise: the most that the
+    run may release; None: not known, or without a guarantee.
     """
 
     fingerprint: str
@@ -31,6 +33,7 @@ class LookRecord:
     kind: str
     reason: str
     screen: str
+    promise: RunPromise | None = None
 
     def keep(self, folder: Path) -> None:
         """Write it into the run's folder, durably. Raises OSError."""
@@ -45,7 +48,8 @@ def record_in(folder: Path) -> LookRecord | None:
         content = json.loads(path.read_bytes())
         if (number := content.pop("format")) != FORMAT:
             raise ValueError(other_format(number, FORMAT))
-        return LookRecord(**content)
+        promise = content.pop("promise", None)
+        return LookRecord(**content, promise=None if promise is None else RunPromise(**promise))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -9,6 +9,7 @@ are for the owner alone.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from tacit.datasets import Source
 from tacit.datasets.own.table_file import names_in
 from tacit.errors import OwnersError, TacitError
 from tacit.models import Model
-from tacit.privacy.accounting import History, Lifetime
+from tacit.privacy.accounting import History, Lifetime, Spend
 from tacit_services.display.progress import SlowSteps
 from tacit_services.identity import own_ledgers
 from tacit_services.member import published_part
@@ -102,12 +103,14 @@ def with_rows(
     home: Path,
     slow: SlowSteps,
     lifetime: Lifetime | None = None,
+    promised: Mapping[str, Spend] | None = None,
     part: Path | None = None,
 ) -> Looked:
     """Return `looked` with every row read as the run will read it, and what it may cost the data.
 
-    home: the user's folder, where ledgers are. lifetime: the owner's bound on the data. part: where
-    the ledger of a part of published data is. Charges nothing. Trouble with the rows is of kind
+    home: the user's folder, where ledgers are. lifetime: the owner's bound on the data. promised:
+    what other runs may still spend of it, by run. part: where the ledger of a part of published
+    data is. Charges nothing. Trouble with the rows is of kind
     unavailable.
     """
     definition = looked.definition
@@ -123,7 +126,7 @@ def with_rows(
         return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, error.for_owner))
     except TacitError as error:
         return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, str(error)))
-    cost = run_cost(definition, number, history, lifetime)
+    cost = run_cost(definition, number, history, lifetime, promised)
     return replace(looked, notes=tuple(notes), cost=cost)
 
 

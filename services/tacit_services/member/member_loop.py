@@ -15,6 +15,7 @@ from typing import Protocol
 
 from tacit.errors import ConfigError, ServiceError, TacitError
 from tacit_services.member.consent import Consent
+from tacit_services.member.consent_watch import PAUSED
 from tacit_services.member.host_client import HostClient, Offered
 from tacit_services.member.look_record import LookRecord, record_in
 from tacit_services.member.member_state import MemberState
@@ -42,6 +43,19 @@ class RunProcess(Protocol):
         """Return the last line of its log."""
 
 
+class Diary(Protocol):
+    """What is written down of every run."""
+
+    def begins(self, offered: Offered) -> None:
+        """Note that the member works in a run from now on."""
+
+    def ends(self, offered: Offered) -> None:
+        """Note that a run is over, and let go of what it has on this disk."""
+
+    def swept(self, offered: Offered) -> bool:
+        """Return whether the files of a run are no longer on this disk."""
+
+
 class MemberLoop:
     """The loop of one membership."""
 
@@ -51,7 +65,10 @@ class MemberLoop:
         state: MemberState,
         look: Callable[[Offered], LookRecord],
         make: Callable[[str], RunProcess],
+        diary: Diary,
         *,
+        fetch: Callable[[Offered], None] = lambda _: None,
+        before: Callable[[], None] = lambda: None,
         may_work: Callable[[], bool] = lambda: True,
         idle: Callable[[], None] = lambda: None,
         stands: Callable[[str], None] = lambda words: None,
@@ -60,14 +77,19 @@ class MemberLoop:
         """look: fetches an offer, judges it, enters what a policy accepts, and writes the record.
 
         It raises ServiceError where the host does not answer, other TacitErrors for what is no
-        offer. make: makes the process of a run, not started; it raises TacitErrors. may_work:
-        whether it may work now. idle: is called where no process works. stands: is told in words
-        what is under way.
+        offer. make: makes the process of a run, not started; it raises TacitErrors. fetch:
+        fetches an offer that was swept, and raises as `look`. before: is
+        called first at every turn, and raises ConfigError where the member cannot go on. may_work:
+        whether it may work now. idle: is called where no process works.
+        stands: is told in words what is under way.
         """
         self._host = host
         self._state = state
         self._look = look
         self._make = make
+        self._diary = diary
+        self._fetch = fetch
+        self._before = before
         self._may_work = may_work
         self._idle = idle
         self._stands = stands
@@ -81,6 +103,7 @@ class MemberLoop:
         # Offers that this process has looked at: the next one asks a policy that was changed.
         self._looked: set[str] = set()
         self._bad: set[str] = set()  # fingerprints of what is no offer
+        self._closed: set[tuple[str, str]] = set()  # runs whose end is written down, and how
 
     def run(self, stop: threading.Event) -> None:
         """Work until `stop`; then end the processes of all runs, in order."""
@@ -111,6 +134,7 @@ class MemberLoop:
         held = {consent.run for consent in self._state.consents().all() if consent.holds}
         for run in set(self._workers) - held:
             self._stop(run)
+        self._before()
         offered = self._host.offers()
         for offer in offered:
             self._turn_of(offer)
@@ -122,7 +146,7 @@ class MemberLoop:
 
     def _turn_of(self, offer: Offered) -> None:
         if offer.state in OVER:
-            self._forget(offer.run)
+            self._forget(offer)
             return
         consent = self._answer_to(offer)
         if consent is None:
@@ -134,7 +158,7 @@ class MemberLoop:
         if consent is None:
             self._tell_refusal(offer)
         elif consent.withdrawn is not None:
-            self._tell(offer, "withdrawn", "declined")
+            self._tell(offer, "withdrawn", "")
         elif consent.answer == "declined":
             self._tell(offer, "declined", "declined")
         elif (offer.run, offer.fingerprint) not in self._unable:
@@ -206,6 +230,9 @@ class MemberLoop:
         code = worker.code()
         if code is None:
             return
+        if code == PAUSED:  # it may not work: at the next turn it may be begun anew
+            del self._workers[run]
+            return
         if 0 <= code < 128:  # its work is done, or it gave a reason: another start would not help
             del self._workers[run]
             self._done.add((run, offer.fingerprint))
@@ -218,7 +245,12 @@ class MemberLoop:
     def _begin(self, offer: Offered) -> None:
         """Start the process of a run; what is wrong with rows or ledger is for the owner alone."""
         try:
+            if self._diary.swept(offer):  # its host has gone back to a state before its end
+                self._fetch(offer)
             worker = self._make(offer.run)
+            self._diary.begins(offer)
+        except ServiceError:
+            raise
         except TacitError as error:
             log.warning("run %s: %s", offer.run, error)
             self._unable.add((offer.run, offer.fingerprint))
@@ -227,18 +259,27 @@ class MemberLoop:
         worker.start()
         self._workers[offer.run] = worker
 
-    def _forget(self, run: str) -> None:
+    def _forget(self, offer: Offered) -> None:
         """Let the process of a run that is over end by itself, as it does at the host's word.
 
-        One that came too late for that word is ended.
+        One that came too late for that word is ended. Then the run's end is written down.
         """
+        run = offer.run
         worker = self._workers.get(run)
-        if worker is None:
-            return
-        since = self._over.setdefault(run, self._clock())
-        if worker.code() is not None or self._clock() - since > FAREWELL:
+        if worker is not None:
+            since = self._over.setdefault(run, self._clock())
+            if worker.code() is None and self._clock() - since <= FAREWELL:
+                return
             del self._over[run]
             self._stop(run)
+        end = (offer.fingerprint, offer.state)
+        if end in self._closed or self._state.works_on(offer.run):
+            return
+        self._closed.add(end)
+        try:
+            self._diary.ends(offer)
+        except TacitError as error:
+            log.warning("run %s: %s", offer.run, error)
 
     def _end_others(self, offered: Sequence[Offered]) -> None:
         for run in set(self._workers) - {offer.run for offer in offered}:

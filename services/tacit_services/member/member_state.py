@@ -6,13 +6,15 @@ The folder has
     ca.crt tls.crt tls.key  whom it believes, its certificate, its key (0600)
     consents.json           its owner's answers to offers
     runs/RUN/               the offer, its files, how it was looked at, and the files of its work
-    lock                    held by the one process that works
+    lock                    held by the one process that works, whose number is in it
+    leaving                 there while `tacit leave` waits for that process to end
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -27,6 +29,8 @@ FORMAT = 1
 _FILE = "member.json"
 _CONSENTS = "consents.json"
 _WORKING = "working"
+_LOCK = "lock"
+_LEAVING = "leaving"
 
 
 class StateInUse(ConfigError):  # noqa: N818 (a verdict on a folder)
@@ -115,7 +119,24 @@ class MemberState:
     def leave(self) -> None:
         """Forget the membership; answers, and of course ledgers, stay. Raises OSError."""
         (self.folder / _FILE).unlink(missing_ok=True)
+        (self.folder / _LEAVING).unlink(missing_ok=True)
         files.sync(self.folder)
+
+    def ask_to_leave(self) -> None:
+        """Ask the process that works here to end, for good. Raises OSError."""
+        files.write(self.folder / _LEAVING, b"", files.SECRET)
+
+    @property
+    def is_left(self) -> bool:
+        """Whether this member is about to leave: nobody works here any more."""
+        return (self.folder / _LEAVING).exists()
+
+    def worker(self) -> str:
+        """Return the number of the process that has worked here last; "" for none."""
+        try:
+            return (self.folder / _LOCK).read_text(encoding="ascii", errors="replace").strip()
+        except FileNotFoundError:
+            return ""
 
     @contextmanager
     def working(self, run: str) -> Iterator[None]:
@@ -152,7 +173,7 @@ class MemberState:
 
         Raises StateInUse where another does.
         """
-        with (self.folder / "lock").open("ab") as lock:
+        with (self.folder / _LOCK).open("ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -160,4 +181,7 @@ class MemberState:
                     f"--state {self.folder}: another process is at work there; "
                     "`tacit offers` talks to it"
                 ) from error
+            lock.truncate(0)
+            lock.write(f"{os.getpid()}\n".encode("ascii"))
+            lock.flush()
             yield

@@ -17,14 +17,17 @@ from tacit.privacy.policy import Policy
 from tacit_services import logs
 from tacit_services.identity.folder import Identities
 from tacit_services.identity.ledger_loan import LifetimeBound
+from tacit_services.member import leaving
 from tacit_services.member.becoming_member import joined
 from tacit_services.member.data_ledger import DataLedger
-from tacit_services.member.host_client import HostClient, NotAMemberError
+from tacit_services.member.host_client import HostClient, HostRefusesError
 from tacit_services.member.judge import Judge
 from tacit_services.member.look_record import LookRecord
 from tacit_services.member.member_loop import MemberLoop
 from tacit_services.member.member_state import Membership, MemberState, StateInUse
+from tacit_services.member.own_certificate import OwnCertificate
 from tacit_services.member.owner_terminal import OwnerTerminal
+from tacit_services.member.run_diary import RunDiaries
 from tacit_services.member.worker_process import worker_process
 from tacit_services.offers.offer import Offer
 from tacit_services.settings import data_home, load_policy
@@ -62,6 +65,10 @@ class JoinOrder:
     health: Path | None = None
 
 
+class NotAMemberError(ConfigError):
+    """A state folder is of no member of this federation, or of none any more."""
+
+
 def default_state(url: str) -> Path:
     """Return the folder of a membership at `url`, in the user's data folder."""
     place = _STRANGE.sub("-", url.removeprefix("https://")).strip("-")
@@ -96,8 +103,8 @@ def join_as_free(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> 
 
     So a process that replaces another goes on as the member that it was. Their states are in
     `folder`/members, and ledgers of published parts in `folder`, where those of `tacit edge` are.
-    States of members that were revoked, or of another federation, are passed over. Raises
-    TacitError.
+    States of members that were revoked or have left, or of another federation, are passed over.
+    Raises TacitError.
     """
     for number in itertools.count():
         state = MemberState(folder / "members" / str(number))
@@ -107,17 +114,26 @@ def join_as_free(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> 
                 return
         except StateInUse:
             continue
+        except HostRefusesError as error:
+            if not error.outcast:
+                raise
+            say(f"{state.folder}: is passed over: {error}")
         except NotAMemberError as error:
             say(f"{state.folder}: is passed over: {error}")
 
 
 def _work(state: MemberState, asked: JoinOrder, say: Callable[[str], None], parts: Path) -> None:
     """Be the member of `state`, which is locked. parts: for ledgers of published parts."""
+    if state.is_left:
+        raise NotAMemberError(f"--state {state.folder}: `tacit leave` was begun there; do it again")
     proxies = Proxies.of_environment(os.environ)
     membership = _membership(state, asked, proxies, say, parts)
+    certificate = OwnCertificate(state, membership, proxies)
+    certificate.check()
     policy = load_policy(None if membership.policy is None else Path(membership.policy))
     _check_policy(policy, membership, asked)
     stop = stopping()
+    leaving.watch(state, stop)
     web = membership.public_web
     with (
         closing(Heartbeat(asked.health)) as heartbeat,
@@ -125,7 +141,9 @@ def _work(state: MemberState, asked: JoinOrder, say: Callable[[str], None], part
         ExitStack() as held,
     ):
         heartbeat.stands("starting", membership.member)
-        identity = Identities(state.folder / "identities", 0).acquire(1, stop)
+        identity = Identities(
+            state.folder / "identities", 0, called=f"{membership.name} ({membership.member})"
+        ).acquire(1, stop)
         if identity is None:
             return
         held.callback(identity.close)
@@ -137,12 +155,19 @@ def _work(state: MemberState, asked: JoinOrder, say: Callable[[str], None], part
         ask = OwnerTerminal(state, say).ask if asked.ask else _nobody
         part = None if membership.published is None else Path(membership.published)
         judge = Judge(host, state, policy, ask, part)
+        make = partial(worker_process, state, membership, ledger, policy.hours)
         loop = MemberLoop(
-            host, state, judge.look, partial(worker_process, state, membership, ledger),
-            may_work=judge.may_work, idle=ledger.release, stands=heartbeat.stands,
+            host, state, judge.look, make, RunDiaries(state, data_home()), fetch=judge.fetch,
+            before=partial(_renew, certificate, host), may_work=judge.may_work,
+            idle=ledger.release, stands=heartbeat.stands,
         )  # fmt: skip
         heartbeat.watch(lambda: loop.hears_host)
         loop.run(stop)
+
+
+def _renew(certificate: OwnCertificate, host: HostClient) -> None:
+    if certificate.renew():
+        host.show_newest()
 
 
 def _membership(
@@ -150,6 +175,8 @@ def _membership(
 ) -> Membership:
     """Return the membership of `state`, begun where there is none, with what was asked now."""
     known = state.membership()
+    if known is not None:
+        _check_federation(state, known, asked)
     if known is None:
         known = _begun(state, asked, proxies, parts)
         say(f"{known.name} has joined {known.url}: {_WHO.format(known.member, state.folder)}")
@@ -162,7 +189,6 @@ def _membership(
             "its new line (with --token and --ca) goes on"
         )
     else:
-        _check_federation(state, known, asked)
         say(f"{known.name} goes on at {known.url}: {_WHO.format(known.member, state.folder)}")
     data = _data(asked) or known.data
     newest = replace(
@@ -241,13 +267,15 @@ def _published(asked: JoinOrder, parts: Path, known: str | None) -> str | None:
 def _begun_again(
     state: MemberState, known: Membership, asked: JoinOrder, proxies: Proxies
 ) -> Membership | None:
-    """Join again with the key of before, where the host has moved.
+    """Join again with the key of before: its certificate has ended, or the host has moved.
 
-    Returns None where it has not, or no line is there to join by. Raises ConfigError where the host
-    at the new address is another one.
+    Returns None where neither is so, or no line is there to join by. Raises ConfigError where the
+    host at a new address is of another federation.
     """
     url = asked.url.rstrip("/")
-    if asked.token is None or url == known.url:
+    if asked.token is None:
+        return None
+    if url == known.url and not OwnCertificate(state, known, proxies).has_ended():
         return None
     token, ca = _shown(asked)
     authority = pinned_authority.fetched(url, ca, proxies)
@@ -256,7 +284,7 @@ def _begun_again(
             f"--state {state.folder}: is a membership at {known.url}, and {url} is another "
             "federation; name another --state"
         )
-    _, name = joined(state, url, token, authority, None, proxies)
+    _, name = joined(state, url, token, authority, None, proxies, before=known.member)
     newest = replace(known, url=url, name=name, public_web=authority.public_web)
     state.keep(newest)
     return newest

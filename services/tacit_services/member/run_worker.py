@@ -1,20 +1,21 @@
 """The process of a member at work in one run.
 
-    python -m tacit_services.member.run_worker STATE RUN [LOAN]
+    python -m tacit_services.member.run_worker STATE RUN HOURS [LOAN]
 
 It reads the offer that was consented to from the member's folder, checks again that it is that one
-and that the consent holds, and trains as `tacit edge` does. It ends when the consent does, also
-where its member is busy. The ledger it is lent by the member, by
-a third argument and the locks that it inherits. Without one, it works on a part of published data,
+and that the consent holds, and trains as `tacit edge` does. It ends when the consent or the hours
+do (PAUSED), also where its member is busy. The ledger it is lent by the member, by
+the last argument and the locks that it inherits. Without one, it works on a part of published data,
 whose ledger it opens itself. Its settings are TACIT_* variables, as of an edge.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -23,11 +24,12 @@ from tacit.config.site import Site
 from tacit.datasets import Source
 from tacit.errors import ConfigError, PolicyForbids
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.policy import Policy
 from tacit_services import launch, logs
 from tacit_services.edge.main import edge_loop
 from tacit_services.identity.folder import Identity
 from tacit_services.identity.ledger_loan import LedgerLoan
-from tacit_services.member.consent_watch import ConsentWatch
+from tacit_services.member.consent_watch import PAUSED, ConsentWatch
 from tacit_services.member.member_state import MemberState
 from tacit_services.offers.offer_reading import definition_at_member, read_offer
 from tacit_services.offers.submission import FILES
@@ -36,8 +38,12 @@ from tacit_services.worker import row_owner
 from tacit_services.worker.resources import ledger_of
 
 
-def work(folder: Path, run: str, loan: LedgerLoan | None) -> None:
-    """Work in a run until it ends, or SIGTERM. Raises TacitError."""
+def work(folder: Path, run: str, loan: LedgerLoan | None, hours: str | None = None) -> int:
+    """Work in a run until it ends, or SIGTERM, and return the exit code. Raises TacitError.
+
+    loan: None where the worker opens a ledger of its own. hours: the policy's, in local time, or
+    None for every hour.
+    """
     settings = read_settings(EdgeSettings)
     logs.to_stderr(settings.log, settings.log_format)
     state = MemberState(folder)
@@ -46,10 +52,17 @@ def work(folder: Path, run: str, loan: LedgerLoan | None) -> None:
         consent = state.consents().to(offer)
         if consent is None or not consent.holds:
             raise PolicyForbids(f"run {run}: its owner has not consented to this offer", "accept")
-        ConsentWatch(state, offer).start()
+        watch = ConsentWatch(state, offer, partial(within, Policy(hours=hours)))
+        watch.start()
         definition = definition_at_member(offer, state.run(run) / FILES, site_of(state))
         ledger = ledger_of if loan is None else partial(_borrowed, loan, offer.fingerprint)
         row_owner.work(settings, "edge", edge_loop, definition, ledger)
+        return PAUSED if watch.ended else 0
+
+
+def within(policy: Policy) -> bool:
+    """Return whether a policy lets its member work at this hour, in local time."""
+    return policy.allows_at(f"{datetime.now():%H:%M}")
 
 
 def site_of(state: MemberState) -> Site:
@@ -84,9 +97,11 @@ def _borrowed(loan: LedgerLoan, run: str, source: Source, identity: Identity) ->
         yield ledger
 
 
-def _lent(words: Sequence[str]) -> LedgerLoan | None:
-    return LedgerLoan.read(words[0]) if words else None
+def _main(folder: str, run: str, hours: str, loan: str | None = None) -> None:
+    lent = None if loan is None else LedgerLoan.read(loan)
+    if code := work(Path(folder), run, lent, hours or None):
+        sys.exit(code)
 
 
 if __name__ == "__main__":
-    launch.run(lambda: work(Path(sys.argv[1]), sys.argv[2], _lent(sys.argv[3:])))
+    launch.run(lambda: _main(*sys.argv[1:]))

@@ -56,6 +56,17 @@ _WITHDRAWAL = (
     "You may withdraw at any time (tacit offers withdraw RUN): nothing leaves from then on. What "
     "has left stays with the host, and what it has cost stays spent."
 )
+_CLIP_NORM = (
+    "C is the most that one unit can move an update, before noise; the noise is measured by it."
+)
+_EPSILON = (
+    "ε bounds what all updates together can tell of one unit: they make no conclusion about it "
+    "more than e^ε times likelier (ε 1: 2.7 times) than without it, but for a chance of δ."
+)
+_FIXED = (
+    "Parameters fixed in advance: this figure counts on runs whose noise was not chosen after "
+    "earlier results were seen. A lifetime bound holds however it was chosen."
+)
 ScreenRow = tuple[str, str]
 
 
@@ -63,12 +74,14 @@ ScreenRow = tuple[str, str]
 class Screen:
     """All that an owner is shown of one offer.
 
-    earlier: the answer to another offer of the same run name, or None.
+    earlier: the answer to another offer of the same run name, or None. hours: of the owner's
+    policy; None: it states none.
     """
 
     looked: Looked
     verdict: OfferVerdict
     earlier: Consent | None = None
+    hours: str | None = None
 
     def sections(self) -> Iterator[tuple[str, list[ScreenRow]]]:
         """Yield every part of the screen: its title, and rows of a label and words."""
@@ -126,6 +139,7 @@ class Screen:
             },
             "push_bytes": None if looked.model is None else _push_bytes(looked.model.size),
             "spending": None if spent is None else _document_of(spent),
+            "hours": self.hours,
             "code": offer.code,
             "files": offer.files,
             "notes": looked.notes,
@@ -202,6 +216,10 @@ class Screen:
         most = looked.cost.releases if looked.cost and looked.cost.private else None
         count = "" if most is None else f"at most {most:,}: "
         yield "updates", f"{count}one for each model that the host sends"
+        hours = "at any hour: your policy states none"
+        if self.hours is not None:
+            hours = f"between {self.hours} alone, local time, as your policy says"
+        yield "when", hours
         yield "each has", f"at most {_push_bytes(looked.model.size):,} bytes"
         if plan.private:
             yield (
@@ -209,6 +227,7 @@ class Screen:
                 f"a sum over about {plan.batch:g} units drawn at random, each cut to length C, "
                 f"with noise of {plan.noise_multiplier:g} C that is added here, before it leaves",
             )
+            yield "", _CLIP_NORM
         else:
             yield "in it", "NO NOISE OF YOUR OWN: an update may tell of single rows"
         yield (
@@ -235,11 +254,19 @@ class Screen:
             f"ε ≤ {rounding.epsilon(spent.epsilon)}, and it ends at ε {spent.budget:g}",
         )
         yield "δ", f"{spent.delta:g}, for {_unit(definition.source.unit)}"
+        yield "", _EPSILON
+        for run, epsilon in spent.promised:
+            yield (
+                "promised",
+                f"another ε {rounding.epsilon(epsilon)} to {run}, if it goes on to its end",
+            )
+        also = ", with what is promised" if spent.promised else ""
         yield (
             "this data",
             f"ε {rounding.epsilon(spent.before)} before, at most {rounding.epsilon(spent.after)} "
-            "after (parameters fixed in advance)",
+            f"after{also} (parameters fixed in advance)",
         )
+        yield "", _FIXED
         if (share := spent.lifetime) is None:
             yield "lifetime", "you have set no bound on what this data may spend in all"
             return
@@ -305,5 +332,6 @@ def _document_of(spent: RunCost) -> dict[str, Any]:
         "epsilon": spent.epsilon,
         "budget": spent.budget,
         "fixed_in_advance": {"before": spent.before, "after": spent.after},
+        "promised": dict(spent.promised),
         "lifetime": None if spent.lifetime is None else asdict(spent.lifetime),
     }

@@ -15,11 +15,12 @@ _HTTPS = 443
 
 
 def worker_process(
-    state: MemberState, membership: Membership, ledger: DataLedger, run: str
+    state: MemberState, membership: Membership, ledger: DataLedger, hours: str | None, run: str
 ) -> Child:
     """Return the process that works in `run`, not started; the ledger is lent to it.
 
     Where the member has no rows of its own, it opens the ledger of its part itself.
+    hours: of the owner's policy, in which it may work, or None for always.
 
     Raises TacitError where the rows cannot be read as the run reads them, or the ledger is in use.
     """
@@ -45,7 +46,7 @@ def worker_process(
         variables["TACIT_POLICY"] = membership.policy
     if membership.published is not None:
         variables["TACIT_DATA"] = membership.data
-    words = [str(state.folder), run, *([] if loan is None else [loan.text()])]
+    words = [str(state.folder), run, hours or "", *([] if loan is None else [loan.text()])]
     command = python_child.command("tacit_services.member.run_worker", *words)
     inherits = () if loan is None else loan.descriptors
     return Child(f"run {run}", command, variables, folder / "worker.log", inherits=inherits)

@@ -52,6 +52,18 @@ POLICY = """\
 max_epsilon = 4.0
 max_delta = 1e-5
 mechanisms = ["discrete_gaussian", "gaussian"]
+
+# A bound for life, over all runs: a run of yours may spend no more, and in a federation all runs
+# together.
+# lifetime_epsilon = 4.0
+# lifetime_delta = 1e-5
+
+# Of a federation alone, as in `tacit join URL --data FILE --policy policy.toml`:
+# accept = "ask"                 # "within": what is within this policy is taken unasked
+# researchers = ["*"]            # who may ask: names whose keys you have confirmed, as ["ada"]
+# code = "never"                 # or the SHA-256 of each file of yours that an offer may run
+# columns = ["age", "smoker"]    # what may be read; left out: whatever the data has
+# hours = "20:00-06:00"          # when it may work, local time; left out: always
 """
 NETS = """\
 \"\"\"The network that is trained: any torch.nn.Module that looks at one example at a time.\"\"\"

@@ -8,6 +8,7 @@
 - The protocol is MQTT 3.1.1, which every broker speaks. MQTT 5 lets a sender put properties into a
   message, which the broker must hand on and paho unpacks in quadratic time, before anything of
   tacit sees the message. For a client of 3.1.1 the broker leaves them out.
+- A certificate is read anew for every connection, as it may have been renewed.
 - 3.1.1 does not state what a broker takes. A large message that ends every connection is given up
   where smaller ones are taken (flight.py), and a subscription that is refused is named.
 """
@@ -28,7 +29,7 @@ import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
-from tacit.errors import BrokerRefuses, ServiceError
+from tacit.errors import BrokerRefuses, ConfigError, ServiceError
 from tacit_services.transport.address import split_host_port
 from tacit_services.transport.flight import DROPS, WINDOW, Flight
 from tacit_services.transport.proxy import DIRECT, HttpProxy, Proxies
@@ -45,6 +46,7 @@ NO_ANSWER = "no answer"
 ALPN = "mqtt"  # by which a front door tells us from HTTPS
 _PROXY_SECONDS = 10.0  # in which a proxy has reached the broker
 _CALLBACKS = (
+    "on_pre_connect",
     "on_socket_open",
     "on_connect",
     "on_connect_fail",
@@ -140,6 +142,7 @@ class Connection:
         broker. Raises ConfigError for files of `tls` that cannot be used.
         """
         self._host, self._port = split_host_port(broker)
+        self._files = tls
         if tls is None:
             self._tls = None
         else:
@@ -258,6 +261,7 @@ class Connection:
 
     def _new_client(self) -> paho.Client:
         client = self._plain()
+        client.on_pre_connect = self._before_connecting
         client.on_socket_open = self._socket_open
         client.on_connect = self._connected
         client.on_connect_fail = self._not_connected
@@ -271,6 +275,15 @@ class Connection:
         if self._will is not None:
             client.will_set(self._will.topic, self._will.payload, qos=1, retain=True)
         return client
+
+    def _before_connecting(self, *_: Any) -> None:
+        # The certificate may have been renewed since, and the old one may have ended.
+        if self._files is None or self._tls is None:
+            return
+        try:
+            self._files.show_newest(self._tls)
+        except ConfigError as error:
+            log.warning("%s; showing the one of before", error)
 
     def _socket_open(self, _client: Any, _user: Any, sock: Any) -> None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

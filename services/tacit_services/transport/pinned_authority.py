@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
 import ssl
 import time
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ import httpx
 from cryptography import x509
 
 from tacit.errors import ConfigError, ServiceError, other_format
+from tacit.shown import printable
 from tacit_services.transport.proxy import DIRECT, Proxies, refusal
 
 PATH = "/v1/authority"
@@ -129,7 +131,39 @@ def unreachable(url: str, error: httpx.TransportError, proxies: Proxies) -> Serv
     """Return the error, in one line, that `url` did not answer, or that a proxy is in the way."""
     if isinstance(error, httpx.ProxyError):
         return ServiceError(f"{url}: {refusal(proxies.before(url), error)}")
-    return ServiceError(f"{url}: {error or type(error).__name__}")
+    reason = printable(str(error), 200) or type(error).__name__
+    way = "" if (proxy := proxies.before(url)) is None else f" (by the proxy {proxy.address})"
+    return ServiceError(f"{url}: {reason}{way}{_advice(error)}")
+
+
+def _advice(error: BaseException | None) -> str:
+    """Return what to look at, as far as an error and its causes say; "" where they say nothing."""
+    while error is not None:
+        for kind, words in _ADVICE:
+            if isinstance(error, kind):
+                return f"; {words}"
+        error = error.__cause__ or error.__context__
+    return ""
+
+
+_ADVICE: tuple[tuple[type[BaseException], str], ...] = (
+    (socket.gaierror, "this machine does not find the host's name: is it right?"),
+    (
+        ssl.SSLCertVerificationError,
+        "its certificate is not the federation's: a proxy takes the connection apart, or the "
+        "host's name or address is not one of its `hosts`",
+    ),
+    (ssl.SSLError, "it speaks no TLS at that port, or does not take our certificate"),
+    (
+        ConnectionRefusedError,
+        "nothing listens at that port: does the host run, and is the port right?",
+    ),
+    (
+        httpx.TimeoutException,
+        "does a firewall let this port out? Where a proxy must be used, HTTPS_PROXY names it",
+    ),
+    (OSError, "is there a network? Where a proxy must be used, HTTPS_PROXY names it"),
+)
 
 
 def _clock_apart(answer: httpx.Response) -> float | None:

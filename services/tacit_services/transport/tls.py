@@ -38,6 +38,16 @@ class Tls:
         ConfigError, naming the file, where one cannot be used.
         """
         context = context_trusting(self.ca)
+        self.show_newest(context)
+        if protocol is not None:
+            context.set_alpn_protocols([protocol])
+        return context
+
+    def show_newest(self, context: ssl.SSLContext) -> None:
+        """Let connections that begin from now on show the certificate that lies in its file now.
+
+        Raises ConfigError as `context`; then those of before are shown.
+        """
         for path in (self.cert, self.key):
             if not path.is_file():
                 raise ConfigError(f"{path}: no such file")
@@ -48,9 +58,6 @@ class Tls:
             raise ConfigError(
                 f"{self.cert} with {self.key}: not a certificate and its key ({why})"
             ) from error
-        if protocol is not None:
-            context.set_alpn_protocols([protocol])
-        return context
 
     def tag(self, name: str) -> str:
         """Return a word, for `name`, that nobody else can guess and that stays the same.
@@ -76,7 +83,7 @@ class Tls:
         if remark := near_end(self.ends()):
             log.warning(
                 "%s %s; renew it, and start this again (tacit pki issue NAME --renew; an edge that "
-                "has enrolled renews its own at its start)",
+                "has enrolled renews its own at its start, a member while it works)",
                 self.cert,
                 remark,
             )

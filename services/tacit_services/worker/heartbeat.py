@@ -33,7 +33,7 @@ class Heartbeat:
         self._state = "starting"
         self._up: Callable[[], bool] = lambda: True  # no broker is missed before it is looked for
         self._up_at = time.monotonic()
-        self._certificate_ends: float | None = None
+        self._certificate_ends: Callable[[], float] | None = None
         self._ended = False
         self._wake = threading.Event()
         self._failed = False
@@ -61,8 +61,11 @@ class Heartbeat:
         """Write from now on for how long `up`, whether there is a broker, has been False."""
         self._up = up
 
-    def certificate(self, ends: float) -> None:
-        """Write from now on when the worker's certificate ends, in seconds since 1970."""
+    def certificate(self, ends: Callable[[], float]) -> None:
+        """Write from now on when the worker's certificate ends, in seconds since 1970.
+
+        ends: asked every time, as a certificate may be renewed.
+        """
         self._certificate_ends = ends
 
     def close(self) -> None:
@@ -81,7 +84,8 @@ class Heartbeat:
             try:
                 self._beat(self._path)
                 self._failed = False
-            except OSError as error:  # a full disk: what is there grows old, and says enough
+            # A full disk, or a damaged certificate: what is there grows old, and says enough.
+            except (OSError, ConfigError) as error:
                 if not self._failed:
                     log.warning("health file %s: %s", self._path, error)
                 self._failed = True
@@ -98,7 +102,7 @@ class Heartbeat:
             "without_broker_s": round(now - self._up_at, 1),
         }
         if self._certificate_ends is not None:
-            content["certificate_ends"] = self._certificate_ends
+            content["certificate_ends"] = self._certificate_ends()
         temporary = path.with_name(f".{path.name}.new")
         temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
         temporary.replace(path)

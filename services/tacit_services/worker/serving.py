@@ -74,7 +74,7 @@ def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -
         proxies=broker.proxies,
     )
     if tls is not None:
-        resources.heartbeat.certificate(tls.ends())
+        resources.heartbeat.certificate(tls.ends)
     connection.start(broker.timeout, stop)
     resources.heartbeat.stands(standing)
     resources.heartbeat.watch(lambda: connection.hears)

@@ -268,3 +268,16 @@ def test_a_host_that_is_none_is_named(host: FederationHost) -> None:
         JoinClient(f"https://{HOST}:1").authority("sha256:0")
     with pytest.raises(ConfigError, match="expected https://HOST:PORT"):
         JoinClient(f"http://{HOST}:1")
+
+
+def test_who_has_left_is_refused_until_its_key_joins_again(
+    host: FederationHost, tmp_path: Path
+) -> None:
+    token, key = host.tokens.add("line"), certificates.new_key()
+    member = host.join(token, key)
+    trusted = host.context(tmp_path / "site", key, member.certificate)
+    host.members.leave("edge-0")
+    assert host.me(trusted).status_code == 403
+    assert "has left; it may join anew" in host.me(trusted).json()["detail"]
+    assert host.join(token, key).edge == "edge-0"
+    assert host.me(trusted).status_code == 200

@@ -29,5 +29,5 @@ def test_a_withdrawal_holds_while_the_member_hangs(tmp_path: Path) -> None:
         finally:
             hanging.send_signal(signal.SIGCONT)
         host.wait_run(
-            "long", lambda stands: {"member": "Site 0", "reason": "declined"} in stands["refused"]
+            "long", lambda stands: {"member": "Site 0", "reason": "withdrawn"} in stands["refused"]
         )

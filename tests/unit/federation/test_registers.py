@@ -120,6 +120,19 @@ class TestMembers:
         assert members.named("A") == successor
         assert members.get("edge-0") == gone
 
+    def test_who_has_left_comes_back_with_its_key_to_its_number_and_name(
+        self, tmp_path: Path
+    ) -> None:
+        members = Members(tmp_path, lambda: NOW)
+        first = members.admit(KEYS[0], "A", "x", "")
+        assert members.leave("edge-0").left == NOW
+        with pytest.raises(NotAdmittedError, match="the name 'A' is taken by edge-0"):
+            members.admit(KEYS[1], "A", "x", "")
+        assert members.admit(KEYS[0], "B", "x", "") == first
+        assert members.get("edge-0") == first
+        with pytest.raises(ConfigError, match="no member has this id"):
+            members.leave("edge-7")
+
     def test_many_that_ask_at_once_get_numbers_of_their_own(self, tmp_path: Path) -> None:
         def ask(key: str) -> None:
             Members(tmp_path).admit(key, None, "m", "")

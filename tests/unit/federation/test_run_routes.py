@@ -60,7 +60,7 @@ class House:
         submissions = Submissions(self.records, pool, folder / "code")
         audit = AuditLog(folder / "audit.jsonl")
         members = Members(folder / "members")
-        self.desk = RunDesk(self.records, supervisor, submissions, pool, audit, members.roster)
+        self.desk = RunDesk(self.records, supervisor, submissions, pool, audit, members.roll)
         self.app: FastAPI = create_app([run_routes(self.desk, RunProxy(self.sockets), person)], [])
         self.asked: list[str] = []
 
@@ -172,7 +172,7 @@ def test_no_run_counts_on_a_member_that_was_revoked(house: House) -> None:
     content = {"fingerprint": PRINT, "answer": "accepted", "reason": ""}
     for member in ("edge-3", "edge-4"):
         house.desk.answer("retina", member, content)
-    house.desk.revoked("edge-3")
+    house.desk.gone("edge-3", "unavailable")
     record = house.records.get("retina")
     assert record is not None
     assert (record.consenting, record.refusing) == (["edge-4"], [("edge-3", "unavailable")])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tacit_services.federation.members import Member, Roster
+from tacit_services.federation.members import Member, MemberRoll
 from tacit_services.federation.run_records import Answered, MemberAnswer, Reason, RunRecord
 from tacit_services.federation.run_standing import standing
 
 PRINT = "a" * 64
-ROSTER = Roster(Member(number, f"Site {number}", "k", 0.0) for number in (0, 1))
+ROLL = MemberRoll(Member(number, f"Site {number}", "k", 0.0) for number in (0, 1))
 OFFERED = RunRecord("retina", PRINT, "ada", 1.0, 2, 2, 60.0, 100)
 
 
@@ -23,14 +23,14 @@ def answered(record: RunRecord, **answers: tuple[Answered, Reason]) -> RunRecord
     return replace(record, answers=entered)
 
 
-def told(record: RunRecord, roster: Roster = ROSTER) -> tuple[str, str]:
+def told(record: RunRecord, roll: MemberRoll = ROLL) -> tuple[str, str]:
     """Return what is told of a run."""
-    stands = standing(record, roster)
+    stands = standing(record, roll)
     return stands.state, stands.why
 
 
 def test_an_offer_without_members_says_that_there_are_none() -> None:
-    assert told(OFFERED, Roster([])) == ("offered", "nobody is a member yet")
+    assert told(OFFERED, MemberRoll([])) == ("offered", "nobody is a member yet")
 
 
 def test_an_offer_says_whose_answer_it_has_not() -> None:
@@ -46,9 +46,9 @@ def test_a_run_that_all_have_refused_is_offered_no_more() -> None:
 
 
 def test_a_member_that_was_revoked_is_not_asked() -> None:
-    roster = Roster([Member(0, "Site 0", "k", 0.0), Member(1, "Site 1", "k", 0.0, "", 2.0)])
+    roll = MemberRoll([Member(0, "Site 0", "k", 0.0), Member(1, "Site 1", "k", 0.0, "", 2.0)])
     record = answered(OFFERED, edge_0=("declined", "declined"))
-    assert told(record, roster)[0] == "waiting"
+    assert told(record, roll)[0] == "waiting"
 
 
 def test_a_run_with_too_few_says_whose_answer_it_has_not() -> None:
@@ -79,8 +79,8 @@ def test_a_run_that_every_member_left_says_who_has_withdrawn() -> None:
 
 
 def test_a_reason_names_a_few_members_and_counts_the_rest() -> None:
-    roster = Roster(Member(number, f"Site {number}", "k", 0.0) for number in range(9))
-    assert told(OFFERED, roster)[1] == "no answer yet of Site 0, Site 1, Site 2 and 6 more"
+    roll = MemberRoll(Member(number, f"Site {number}", "k", 0.0) for number in range(9))
+    assert told(OFFERED, roll)[1] == "no answer yet of Site 0, Site 1, Site 2 and 6 more"
 
 
 def test_a_run_that_is_over_keeps_its_own_reason() -> None:

@@ -122,7 +122,7 @@ def test_a_refusal_writes_no_control_characters(host: HostileHost, client: HostC
 def test_a_redirection_is_not_followed(host: HostileHost, client: HostClient) -> None:
     host.status = 302
     host.headers = {"Location": "/v1/elsewhere"}
-    with pytest.raises(ConfigError, match="302"):
+    with pytest.raises(ServiceError, match="302"):
         client.offer("retina")
 
 
@@ -149,5 +149,24 @@ def test_a_host_with_a_certificate_of_the_world_is_believed_where_it_is_said(
         if public_web:
             assert member.offers() == []
         else:
-            with pytest.raises(ServiceError, match="certificate"):
+            with pytest.raises(ServiceError, match="certificate is not the federation's"):
                 member.offers()
+
+
+@pytest.mark.parametrize("status", [302, 404, 405, 500, 401, 403])
+def test_an_answer_that_is_no_federations_ends_no_member(
+    host: HostileHost, client: HostClient, status: int
+) -> None:
+    host.status = status
+    host.content = b"<html>"
+    with pytest.raises(ServiceError, match=r"127\.0\.0\.1:\d+: .*not a federation's answer"):
+        client.offers()
+
+
+def test_a_host_that_knows_this_member_no_more_ends_it(
+    host: HostileHost, client: HostClient
+) -> None:
+    host.status = 403
+    host.content = json.dumps({"detail": "'St. Mary' (edge-0) was revoked"}).encode()
+    with pytest.raises(ConfigError, match="was revoked"):
+        client.offers()

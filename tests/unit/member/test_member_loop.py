@@ -8,10 +8,12 @@ from typing import cast
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tacit_services.member.consent_watch import PAUSED
 from tacit_services.member.host_client import HostClient, Offered
 from tacit_services.member.look_record import LookRecord, forget_look
 from tacit_services.member.member_loop import FAREWELL, MemberLoop
 from tacit_services.member.member_state import MemberState
+from tacit_services.member.run_diary import RunDiaries, diary_in
 from tacit_services.offers.offer import Offer, Researcher, key_text
 
 from tacit.errors import ConfigError, PrivacyError, ServiceError
@@ -83,8 +85,15 @@ class Site:
         self.idles = 0
         self.now = 0.0
         self.working: list[str] = []  # at the last look
-        self.loop = MemberLoop(
+        self.fetched: list[str] = []
+        self.loop = self.restarted()
+
+    def restarted(self) -> MemberLoop:
+        """Return a loop that knows nothing but what is on disk."""
+        return MemberLoop(
             cast(HostClient, self.host), self.state, self._looked, self._made,
+            RunDiaries(self.state, self.state.folder / "home", lambda: 1_800_000_000.0),
+            fetch=lambda offered: self.fetched.append(offered.run),
             may_work=lambda: not self.night, idle=self._idle, clock=lambda: self.now,
         )  # fmt: skip
 
@@ -175,7 +184,7 @@ def test_withdrawal_ends_the_process_although_the_host_is_away(site: Site) -> No
     assert site.processes[0].stopped
     site.host.away = False
     site.loop.turn()
-    assert site.host.told[-1] == ("retina", "withdrawn", "declined")
+    assert site.host.told[-1] == ("retina", "withdrawn", "")
     assert len(site.processes) == 1
 
 
@@ -298,3 +307,57 @@ def test_a_process_that_came_too_late_for_the_end_of_its_run_is_ended(site: Site
     site.loop.turn()
     assert process.stopped
     assert site.idles == 1
+
+
+def test_a_process_that_was_paused_is_begun_anew_when_it_may_work(site: Site) -> None:
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    # Given: a loop that was blocked from the end of the hours to their next beginning
+    site.processes[0].ended = PAUSED
+    site.loop.turn()
+    site.loop.turn()
+    assert [process.starts for process in site.processes] == [1, 1]
+
+
+def test_the_files_of_a_run_are_swept_once_it_is_over_and_its_process_has_ended(site: Site) -> None:
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    file = site.state.run("retina") / "files" / "net.graph.json"
+    file.parent.mkdir()
+    file.write_text("{}")
+    site.show("retina", "ended")
+    site.loop.turn()
+    assert file.exists()
+    site.processes[0].ended = 0
+    site.loop.turn()
+    assert not file.parent.exists()
+    diary = diary_in(site.state.run("retina"))
+    assert diary is not None
+    assert (diary.state, diary.began, diary.ended) == ("ended", 1_800_000_000.0, 1_800_000_000.0)
+    assert site.fetched == []
+
+
+def test_a_run_that_goes_on_after_its_end_has_its_files_fetched_anew(site: Site) -> None:
+    # Given: a host that was set back to a state before the end of a run
+    site.policy = "accept"
+    for state in ("training", "ended", "training"):
+        site.show("retina", state)
+        site.loop.turn()
+        for process in site.processes[:1]:
+            process.ended = 0
+        site.loop.turn()
+        site.loop = site.restarted()
+    assert site.fetched == ["retina"]
+    assert len(site.processes) == 2
+
+
+def test_a_damaged_diary_stops_no_other_run(site: Site) -> None:
+    site.policy = "accept"
+    site.show("old", "ended")
+    site.state.run("old").joinpath("diary.json").write_text("{")
+    LookRecord(site.offers["old"].fingerprint, "ask", "", "", "screen").keep(site.state.run("old"))
+    site.show("good")
+    site.loop.turn()
+    assert [process.run for process in site.processes] == ["good"]

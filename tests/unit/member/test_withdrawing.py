@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,9 @@ class Ended:
             self.killed.set()
 
 
-def watched(state: MemberState, by: Offer) -> Ended:
+def watched(state: MemberState, by: Offer, may_work: Callable[[], bool] = lambda: True) -> Ended:
     ended = Ended()
-    ConsentWatch(state, by, ended.send, period=0.01, patience=0.01).start()
+    ConsentWatch(state, by, may_work, ended.send, period=0.01, patience=0.01).start()
     return ended
 
 
@@ -71,6 +72,18 @@ def test_a_worker_ends_where_the_answers_cannot_be_read(state: MemberState) -> N
     ended = watched(state, mine)
     (state.folder / "consents.json").write_text("{")
     assert ended.killed.wait(20)
+
+
+def test_a_worker_ends_with_its_owners_hours_though_its_member_is_busy(state: MemberState) -> None:
+    mine = offer("retina")
+    come(state, mine)
+    answering.ACTIONS["accept"](state, "retina", False)
+    morning = threading.Event()
+    ended = watched(state, mine, lambda: not morning.is_set())
+    assert not ended.killed.wait(0.1)
+    morning.set()
+    assert ended.killed.wait(20)
+    assert ended.signals == [signal.SIGTERM, signal.SIGKILL]
 
 
 def test_what_is_accepted_is_what_was_shown(state: MemberState) -> None:

@@ -13,10 +13,13 @@ from rich.console import Console
 from tacit_services.display.progress import SlowSteps
 from tacit_services.member.consent import Consents, KeyStanding
 from tacit_services.member.looking import Looked, look, with_rows
+from tacit_services.member.run_cost import RunPromise
 from tacit_services.member.screen import Screen
 from tacit_services.member.verdict import OfferVerdict, PolicyWord, RefusalKind
 
+from tacit import rounding
 from tacit.config.site import Site
+from tacit.privacy.accounting import Lifetime, Spend, epsilon_pld
 from tests.helpers.offered import COLUMNS, TABLE, federations_run, fetched, packed, table
 
 EXPECTED = Path(__file__).parent / "screen.txt"
@@ -134,6 +137,38 @@ def test_another_key_and_an_earlier_answer_are_said(tmp_path: Path) -> None:
     screen = Screen(replace(seen, standing=KeyStanding.OTHER_KEY), ASK, earlier)
     assert "ANOTHER KEY" in text(screen)
     assert "Another offer of this run was accepted" in " ".join(text(screen).split())
+
+
+def test_what_is_promised_to_other_runs_is_said_and_counted(tmp_path: Path) -> None:
+    # Given: an accepted run that has made 40 of 100 releases
+    promise = RunPromise(0.05, 1.2, "gaussian", 100, 2.0, 1e-5)
+    left = promise.left((Spend(0.05, 1.2, 40),))
+    assert left == Spend(0.05, 1.2, 60)
+    known = looked(tmp_path)
+    lifetime = Lifetime.begun(4.0, 1e-5)
+    # When
+    alone, seen = (
+        with_rows(known, tmp_path / "home", SlowSteps(), lifetime, others)
+        for others in ({}, {"lungs": left})
+    )
+    # Then
+    assert alone.cost is not None
+    assert seen.cost is not None
+    assert seen.cost.after > alone.cost.after
+    assert seen.cost.releases == alone.cost.releases
+    assert seen.cost.lifetime is not None
+    assert seen.cost.lifetime.after == 1.0
+    shown = " ".join(text(Screen(seen, ASK)).split())
+    promised = rounding.epsilon(epsilon_pld((left,), 1e-5))
+    assert f"promised another ε {promised} to lungs, if it goes on to its end" in shown
+    assert "after, with what is promised" in shown
+    assert Screen(seen, ASK).document()["spending"]["promised"] == dict(seen.cost.promised)
+
+
+def test_the_hours_of_the_policy_are_said(tmp_path: Path) -> None:
+    screen = Screen(looked(tmp_path), ASK, hours="20:00-06:00")
+    assert "between 20:00-06:00 alone, local time" in " ".join(text(screen).split())
+    assert screen.document()["hours"] == "20:00-06:00"
 
 
 def test_json_says_what_the_screen_says(tmp_path: Path) -> None:

@@ -54,7 +54,12 @@ ALLOWED = {
     # whether this machine's clock is far from the host's, by which certificates are valid
     ("services/tacit_services/transport/pinned_authority.py", "time.time"),
     # the hours of an owner's policy, by the clock on the wall
-    ("services/tacit_services/member/judge.py", "from datetime"),
+    ("services/tacit_services/member/run_worker.py", "from datetime"),
+    # when a certificate is renewed, and when it has ended: dates of the world
+    ("services/tacit_services/member/own_certificate.py", "time.time"),
+    ("services/tacit_services/member/own_certificate.py", "from datetime"),
+    # when a run began and ended at a member, for its owner to read
+    ("services/tacit_services/member/run_diary.py", "time.time"),
     (
         "services/tacit_services/peer/main.py",
         "time.time_ns",

@@ -37,7 +37,7 @@ def test_a_connection_and_the_health_file_name_the_days_that_are_left(
     Connection(f"{HOST}:1", "edge-0", [], lambda inbound: None, tls=tls)
     assert (f"tls.crt ends in {days} days; renew it" in caplog.text) is warns
     heart = Heartbeat(tmp_path / "health")
-    heart.certificate(tls.ends())
+    heart.certificate(tls.ends)
     heart.stands("online", "edge-0")
     if warns:
         expected = f"edge-0: online; its certificate ends in {days} days"

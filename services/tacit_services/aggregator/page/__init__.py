@@ -1,1 +1,1 @@
-"""The pages at `/` and `/docs`: clients of the REST interface, served by every aggregator."""
+"""The pages at `/` and `/docs`, clients of REST."""

@@ -1,1 +1,1 @@
-"""The page of a federation's host: its runs, and each run's own page."""
+"""A host's page: its runs, and the page of each."""

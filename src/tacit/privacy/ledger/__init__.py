@@ -7,6 +7,7 @@ from tacit.privacy.ledger.durable import (
     locked_chains,
     read_chains,
     read_lifetime_orders,
+    read_run_histories,
 )
 from tacit.privacy.ledger.shared import SharedLedger
 
@@ -18,4 +19,5 @@ __all__ = [
     "locked_chains",
     "read_chains",
     "read_lifetime_orders",
+    "read_run_histories",
 ]

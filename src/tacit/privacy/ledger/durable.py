@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import DataError, PrivacyError
-from tacit.privacy.accounting import History, merged
+from tacit.privacy.accounting import History, Spend, merged
 from tacit.privacy.ledger.chain import NONCE, Chain, Charge, LedgerRow, first_head, next_head
 from tacit.privacy.ledger.file import (
     DAMAGE,
@@ -52,6 +52,7 @@ from tacit.privacy.ledger.file import (
     read_all_chains,
     read_chain,
     read_orders,
+    read_run_sessions,
     reason,
     write_row,
 )
@@ -392,6 +393,21 @@ def read_lifetime_orders(path: Path) -> dict[str, int]:
     """
     with _read(path) as db:
         return read_orders(db)
+
+
+def read_run_histories(path: Path) -> dict[str, History]:
+    """Return what each run has spent by the ledger file at `path`, by the run's name there.
+
+    What no run of a federation has charged is under "". Raises as `read_chains`.
+    """
+    with _read(path) as db:
+        runs = read_run_sessions(db)
+        spent: dict[str, list[Spend]] = {}
+        for chain in read_all_chains(db):
+            for row in chain.rows:
+                run = runs.get((chain.dataset, row.session), "")
+                spent.setdefault(run, []).append(row.spend())
+    return {run: merged(spends) for run, spends in spent.items()}
 
 
 @contextmanager

@@ -225,3 +225,12 @@ def read_orders(db: sqlite3.Connection) -> dict[str, int]:
     if not tables:
         return {}
     return {name: int(order) for name, order in db.execute("SELECT * FROM lifetime")}
+
+
+def read_run_sessions(db: sqlite3.Connection) -> dict[tuple[str, bytes], str]:
+    """Return the run of every opening that was for one, by dataset and session."""
+    tables = db.execute("SELECT name FROM sqlite_master WHERE name = 'run_session'").fetchall()
+    if not tables:
+        return {}
+    rows = db.execute("SELECT dataset, session, run FROM run_session")
+    return {(dataset, bytes(session)): str(run) for dataset, session, run in rows}

@@ -1,0 +1,36 @@
+"""What runs that an owner has accepted may still spend, and have not yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit.privacy.accounting import Spend
+from tacit_services.member import run_spending
+from tacit_services.member.look_record import record_in
+from tacit_services.member.member_state import MemberState
+from tacit_services.member.run_diary import diary_in
+
+
+def promised(state: MemberState, but: str, home: Path) -> dict[str, Spend]:
+    """Return what each accepted run but one may still release, where it is not over.
+
+    home: the user's data folder, where the ledger is. Raises ConfigError, PrivacyError.
+    """
+    membership = state.membership()
+    held = [consent for consent in state.consents().all() if consent.holds and consent.run != but]
+    if membership is None or not held:
+        return {}
+    spent = run_spending.histories(membership.dataset, home)
+    promises = {}
+    for consent in held:
+        folder = state.folder / "runs" / consent.run
+        record = record_in(folder)
+        diary = diary_in(folder)
+        over = diary is not None and diary.fingerprint == consent.fingerprint and diary.state
+        if record is None or record.fingerprint != consent.fingerprint or over:
+            continue
+        if record.promise is not None:
+            left = record.promise.left(spent.get(consent.fingerprint, ()))
+            if left.count:
+                promises[consent.run] = left
+    return promises
