@@ -18,7 +18,7 @@ from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
-    from tacit_services.doctor.finding import Finding
+    from tacit_services.doctor.diagnosis import Diagnosis
 
 
 def doctor(
@@ -44,25 +44,25 @@ def doctor(
     if federation is not None and (url is not None or state is not None):
         raise ConfigError("--federation: looks at a host; leave URL and --state out")
     looks = _of_member(url, state, ca) if federation is None else _of_host(federation)
-    findings = []
-    for finding in looks:
-        findings.append(finding)
+    diagnoses = []
+    for diagnosis in looks:
+        diagnoses.append(diagnosis)
         if not as_json:
-            say(finding.line())
+            say(diagnosis.line())
     if as_json:
-        typer.echo(json.dumps([finding.to_json() for finding in findings], indent=2))
-    return int(any(finding.is_ill for finding in findings))
+        typer.echo(json.dumps([diagnosis.to_json() for diagnosis in diagnoses], indent=2))
+    return int(any(diagnosis.is_ill for diagnosis in diagnoses))
 
 
-def _of_host(folder: Path) -> Iterator[Finding]:
-    """Return the findings of a host. Raises ConfigError where none is in `folder`."""
+def _of_host(folder: Path) -> Iterator[Diagnosis]:
+    """Return the diagnoses of a host. Raises ConfigError where none is in `folder`."""
     from tacit_services.doctor.host_doctor import HostDoctor
 
-    return HostDoctor(folder).findings()
+    return HostDoctor(folder).diagnoses()
 
 
-def _of_member(url: str | None, folder: Path | None, ca: str | None) -> Iterator[Finding]:
-    """Return the findings of a member, or of a machine that wants to be one.
+def _of_member(url: str | None, folder: Path | None, ca: str | None) -> Iterator[Diagnosis]:
+    """Return the diagnoses of a member, or of a machine that wants to be one.
 
     Raises ConfigError where nothing says which host is meant.
     """
@@ -82,4 +82,4 @@ def _of_member(url: str | None, folder: Path | None, ca: str | None) -> Iterator
     if address is None:
         raise ConfigError("URL: missing; this machine is no member, so which host is meant?")
     route = HostRoute(address, Proxies.of_environment(os.environ))
-    return MemberDoctor(route, None if membership is None else state, ca).findings()
+    return MemberDoctor(route, None if membership is None else state, ca).diagnoses()

@@ -10,7 +10,7 @@ from cryptography import x509
 
 from tacit.errors import TacitError
 from tacit_services.doctor import machine
-from tacit_services.doctor.finding import Finding, ill, near, skipped, well
+from tacit_services.doctor.diagnosis import Diagnosis, ill, near, skipped, well
 from tacit_services.doctor.host_route import HostRoute
 from tacit_services.enrollment import certificates
 from tacit_services.enrollment.authority import CA, CERTIFICATE
@@ -35,27 +35,27 @@ class HostDoctor:
         self._settings: FederationSettings = federation_settings.read(folder, {})
         self._route = HostRoute(self._access.url, DIRECT)
 
-    def findings(self) -> Iterator[Finding]:
-        """Yield each finding as it comes."""
+    def diagnoses(self) -> Iterator[Diagnosis]:
+        """Yield each diagnosis as it comes."""
         yield HostRoute(self._settings.url, DIRECT).name()
         cause = ""
-        looks: dict[str, Callable[[], Finding]] = {
+        looks: dict[str, Callable[[], Diagnosis]] = {
             "port": self._route.port_answers,
             "runs": self._runs,
             "broker": self._broker,
         }
         for what, look in looks.items():
-            finding = skipped(what, f"not looked at, because of {cause}") if cause else look()
-            if finding.is_ill and what == "port":
-                cause = finding.what
-            yield finding
+            diagnosis = skipped(what, f"not looked at, because of {cause}") if cause else look()
+            if diagnosis.is_ill and what == "port":
+                cause = diagnosis.what
+            yield diagnosis
         for name in (CA, *(f"{name}/{CERTIFICATE}" for name in _SERVED)):
             if (path := self._folder / "ca" / name).exists():
                 yield _certificate(path)
         yield machine.disk(self._folder)
         yield machine.memory()
 
-    def _runs(self) -> Finding:
+    def _runs(self) -> Diagnosis:
         """Ask the host, as its operator, how the runs stand."""
         try:
             with self._access.client() as client:
@@ -67,7 +67,7 @@ class HostDoctor:
             return ill("runs", f"failed: {', '.join(failed)}", "`tacit runs` says why")
         return well("runs", f"{len(runs)}, none failed")
 
-    def _broker(self) -> Finding:
+    def _broker(self) -> Diagnosis:
         """Look whether the front door hands a client of MQTT to the federation's broker."""
         try:
             shown = self._route.certificate(ALPN)
@@ -78,7 +78,7 @@ class HostDoctor:
         return well("broker", "answers at the one port")
 
 
-def _certificate(path: Path) -> Finding:
+def _certificate(path: Path) -> Diagnosis:
     what = path.parent.name if path.name == CERTIFICATE else "authority"
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())

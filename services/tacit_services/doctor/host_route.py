@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from cryptography import x509
 
 from tacit.errors import ConfigError
-from tacit_services.doctor.finding import Finding, ill, well
+from tacit_services.doctor.diagnosis import Diagnosis, ill, well
 from tacit_services.transport.proxy import Proxies
 from tacit_services.transport.tls import Tls
 
@@ -43,7 +43,7 @@ class HostRoute:
         """HOST:PORT, as the broker's address is written."""
         return f"{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
-    def name(self) -> Finding:
+    def name(self) -> Diagnosis:
         """Look the host's name up; behind a proxy the proxy's, which looks up the host's."""
         host = self.host if self._proxy is None else self._proxy.host
         whose = "" if self._proxy is None else "proxy "
@@ -57,7 +57,7 @@ class HostRoute:
             )
         return well("name", f"{whose}{host} is {', '.join(sorted(addresses)[:3])}")
 
-    def port_answers(self) -> Finding:
+    def port_answers(self) -> Diagnosis:
         """Connect to the port, by the proxy if there is one."""
         try:
             self._connected().close()
@@ -98,7 +98,7 @@ class HostRoute:
             return self._proxy.tunnel(self.host, self.port, SECONDS)
         return socket.create_connection((self.host, self.port), SECONDS)
 
-    def _not_reached(self, error: OSError) -> Finding:
+    def _not_reached(self, error: OSError) -> Diagnosis:
         if self._proxy is None:
             return ill(
                 "port",

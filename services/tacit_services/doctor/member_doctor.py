@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from tacit.errors import ConfigError, ServiceError, TacitError
 from tacit.shown import printable
 from tacit_services.doctor import machine
-from tacit_services.doctor.finding import Finding, ill, near, skipped, well
+from tacit_services.doctor.diagnosis import Diagnosis, ill, near, skipped, well
 from tacit_services.doctor.host_route import SECONDS, HostRoute
 from tacit_services.doctor.rows_here import RowsHere
 from tacit_services.enrollment import certificates
@@ -57,9 +57,9 @@ class MemberDoctor:
         self._authority: FederationAuthority | None = None
         self._ahead = now() - time.time()
 
-    def findings(self) -> Iterator[Finding]:
-        """Yield each finding as it comes."""
-        looks: dict[str, Callable[[], Finding]] = {
+    def diagnoses(self) -> Iterator[Diagnosis]:
+        """Yield each diagnosis as it comes."""
+        looks: dict[str, Callable[[], Diagnosis]] = {
             "name": self._route.name,
             "port": self._route.port_answers,
             "clock": self._clock,
@@ -77,16 +77,16 @@ class MemberDoctor:
                 if what != cause:  # an earlier look has said it already
                     yield skipped(what, f"not looked at, because of {cause}")
                 continue
-            finding = look()
-            if finding.is_ill:
-                cause = finding.what
-            yield finding
+            diagnosis = look()
+            if diagnosis.is_ill:
+                cause = diagnosis.what
+            yield diagnosis
         yield machine.memory()
         if self._state is not None:
             yield machine.disk(self._state.folder)
-            yield from RowsHere(self._state).findings()
+            yield from RowsHere(self._state).diagnoses()
 
-    def _clock(self) -> Finding:
+    def _clock(self) -> Diagnosis:
         """Ask the host for its time, and for its authority, which `_tls` looks at."""
         try:
             shown = pinned_authority.document_at(self._route.url, self._route.proxies)
@@ -102,7 +102,7 @@ class MemberDoctor:
         self._authority = authority
         return well("clock", "agrees with the host's")
 
-    def _no_host(self, error: TacitError) -> Finding:
+    def _no_host(self, error: TacitError) -> Diagnosis:
         """Return why a server that answers is not asked as a federation's host."""
         try:
             shown = self._route.certificate(HTTPS)
@@ -115,14 +115,14 @@ class MemberDoctor:
             return self._other_name(names)
         return ill("host", str(error), "is the address that of `tacit serve`?")
 
-    def _other_name(self, names: list[str]) -> Finding:
+    def _other_name(self, names: list[str]) -> Diagnosis:
         return ill(
             "tls",
             f"the host's certificate is for {', '.join(names)}, not for {self._route.host}",
             "use one of these, or name this one in the host's federation.toml (hosts)",
         )
 
-    def _tls(self) -> Finding:
+    def _tls(self) -> Diagnosis:
         """Look whether the server's certificate is of the federation, and for this name."""
         assert self._authority is not None
         if self._authority.public_web:
@@ -143,7 +143,7 @@ class MemberDoctor:
         pin = "" if self._pin or self._state else f"; compare {self._authority.pin()} with the line"
         return well("tls", f"the federation's own, for {self._route.host}{pin}")
 
-    def _public_certificate(self) -> Finding:
+    def _public_certificate(self) -> Diagnosis:
         """Look whether the system believes the server's certificate."""
         assert self._authority is not None
         try:
@@ -172,7 +172,7 @@ class MemberDoctor:
         membership = state.membership()
         return membership is not None and not membership.public_web and not self._is_ours(shown)
 
-    def _own_certificate(self) -> Finding:
+    def _own_certificate(self) -> Diagnosis:
         assert self._state is not None
         try:
             ends = self._state.tls.ends()
@@ -184,7 +184,7 @@ class MemberDoctor:
             return near("certificate", soon, "`tacit join` renews it by itself while it works")
         return well("certificate", f"is valid for {(ends - self._now()) / 86400:.0f} days")
 
-    def _host_version(self) -> Finding:
+    def _host_version(self) -> Diagnosis:
         """Ask the host, as this member, which tacit it has."""
         assert self._state is not None
         assert self._authority is not None
@@ -206,7 +206,7 @@ class MemberDoctor:
         who = "this machine" if apart < 0 else "the host"
         return ill("version", words, f"update tacit on {who}: one minor version apart works")
 
-    def _broker(self) -> Finding:
+    def _broker(self) -> Diagnosis:
         """Connect to the broker as this member, and leave."""
         assert self._state is not None
         tls = self._state.tls
@@ -243,7 +243,7 @@ def _unread(message: Inbound) -> None:
     message.done()
 
 
-def _taken_apart(where: str, shown: x509.Certificate) -> Finding:
+def _taken_apart(where: str, shown: x509.Certificate) -> Diagnosis:
     issuer = printable(shown.issuer.rfc4514_string(), 100)
     return ill(
         "tls", f"{where}somebody takes it apart: {issuer} has signed the certificate", _APART

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tacit.errors import PrivacyError, TacitError
 from tacit.privacy.ledger import read_chains
 from tacit_services.display.progress import SlowSteps
-from tacit_services.doctor.finding import Finding, ill, skipped, well
+from tacit_services.doctor.diagnosis import Diagnosis, ill, skipped, well
 from tacit_services.identity import own_ledgers
 from tacit_services.member.looking import look, with_rows
 from tacit_services.member.member_state import MemberState
@@ -23,7 +23,7 @@ class RowsHere:
     def __init__(self, state: MemberState) -> None:
         self._state = state
 
-    def findings(self) -> Iterator[Finding]:
+    def diagnoses(self) -> Iterator[Diagnosis]:
         """Yield how the ledger stands, and a line for each offer that has come."""
         yield self._ledger()
         looks = sorted((self._state.folder / "runs").glob("*/look.json"))
@@ -32,7 +32,7 @@ class RowsHere:
         for path in looks:
             yield self._rows(path.parent.name)
 
-    def _ledger(self) -> Finding:
+    def _ledger(self) -> Diagnosis:
         membership = self._state.membership()
         assert membership is not None
         name = membership.dataset
@@ -53,7 +53,7 @@ class RowsHere:
             )
         return well("ledger", f"of {name}: can be read" + (", and is in use" if busy else ""))
 
-    def _rows(self, run: str) -> Finding:
+    def _rows(self, run: str) -> Diagnosis:
         """Read the rows as the run would."""
         try:
             folder = self._state.run(run)

@@ -20,7 +20,7 @@ import psutil
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from tacit_services.doctor.finding import Finding, Standing
+from tacit_services.doctor.diagnosis import Diagnosis, Wellness
 from tacit_services.doctor.host_route import HostRoute
 from tacit_services.doctor.member_doctor import MemberDoctor
 from tacit_services.enrollment import certificates
@@ -49,14 +49,14 @@ class Place:
         """Return a copy of the member's state, to spoil."""
         return Path(shutil.copytree(self.member.state, to / "state"))
 
-    def findings(
+    def diagnoses(
         self, state: Path | None, url: str = "", pin: str | None = None, **changed: Any
-    ) -> dict[str, Finding]:
+    ) -> dict[str, Diagnosis]:
         """Look, with another clock or version of this machine; returns each by what it is of."""
         route = HostRoute(url or self.url, Proxies.of_environment(os.environ))
         member = None if state is None else MemberState(state)
         looks = MemberDoctor(route, member, pin, **changed)
-        return {finding.what: finding for finding in looks.findings()}
+        return {diagnosis.what: diagnosis for diagnosis in looks.diagnoses()}
 
 
 @pytest.fixture(autouse=True)
@@ -77,25 +77,25 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(host, member)
 
 
-def ill(findings: dict[str, Finding]) -> list[str]:
-    return [what for what, finding in findings.items() if finding.is_ill]
+def ill(diagnoses: dict[str, Diagnosis]) -> list[str]:
+    return [what for what, diagnosis in diagnoses.items() if diagnosis.is_ill]
 
 
 def test_a_member_and_a_host_that_are_well_are_told_so(place: Place) -> None:
     told = json.loads(place.member.tacit("doctor", "--state", place.member.state, "--json"))
     looked = "name port clock tls certificate version broker memory disk ledger rows"
     assert [line["what"] for line in told] == looked.split()
-    assert {line["standing"] for line in told} == {Standing.WELL}
+    assert {line["wellness"] for line in told} == {Wellness.WELL}
     told = json.loads(place.host.tacit("doctor", "--federation", place.host.place, "--json"))
-    assert {line["standing"] for line in told} == {Standing.WELL}
+    assert {line["wellness"] for line in told} == {Wellness.WELL}
     assert {"port", "runs", "broker", "certificate", "disk"} <= {line["what"] for line in told}
 
 
 def test_a_machine_that_is_no_member_yet_is_told_by_what_the_host_is_known(place: Place) -> None:
     pin = place.host.join_words()[-1]
-    assert pin in place.findings(None)["tls"].words
-    assert not ill(place.findings(None, pin=pin))
-    assert ill(place.findings(None, pin="sha256:" + "0" * 64)) == ["tls"]
+    assert pin in place.diagnoses(None)["tls"].words
+    assert not ill(place.diagnoses(None, pin=pin))
+    assert ill(place.diagnoses(None, pin="sha256:" + "0" * 64)) == ["tls"]
 
 
 def test_it_spends_nothing_and_says_lines_for_people(place: Place) -> None:
@@ -108,30 +108,30 @@ def test_it_spends_nothing_and_says_lines_for_people(place: Place) -> None:
 
 
 def test_a_name_that_nobody_knows(place: Place) -> None:
-    findings = place.findings(None, url=f"https://host.invalid:{place.host.port}")
-    assert ill(findings) == ["name"]
-    assert findings["port"].words == "not looked at, because of name"
+    diagnoses = place.diagnoses(None, url=f"https://host.invalid:{place.host.port}")
+    assert ill(diagnoses) == ["name"]
+    assert diagnoses["port"].words == "not looked at, because of name"
 
 
 def test_a_name_that_the_hosts_certificate_has_not(place: Place) -> None:
-    findings = place.findings(None, url=f"https://127.1:{place.host.port}")  # the same machine
-    assert ill(findings) == ["tls"]
-    assert "not for 127.1" in findings["tls"].words
-    assert "federation.toml" in findings["tls"].advice
+    diagnoses = place.diagnoses(None, url=f"https://127.1:{place.host.port}")  # the same machine
+    assert ill(diagnoses) == ["tls"]
+    assert "not for 127.1" in diagnoses["tls"].words
+    assert "federation.toml" in diagnoses["tls"].advice
 
 
 def test_a_closed_port(place: Place) -> None:
-    findings = place.findings(None, url=f"https://{HOST}:{free_port()}")
-    assert ill(findings) == ["port"]
-    assert "nothing listens" in findings["port"].words
+    diagnoses = place.diagnoses(None, url=f"https://{HOST}:{free_port()}")
+    assert ill(diagnoses) == ["port"]
+    assert "nothing listens" in diagnoses["port"].words
 
 
 def test_a_proxy_that_refuses_to_connect(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     with squid(ports="443") as proxy:
         monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.address}")
-        findings = place.findings(place.member.state)
-    assert ill(findings) == ["proxy"]
-    assert "refuses to connect" in findings["proxy"].words
+        diagnoses = place.diagnoses(place.member.state)
+    assert ill(diagnoses) == ["proxy"]
+    assert "refuses to connect" in diagnoses["proxy"].words
 
 
 def test_a_proxy_that_takes_tls_apart(
@@ -139,25 +139,25 @@ def test_a_proxy_that_takes_tls_apart(
 ) -> None:
     with opening_proxy(tmp_path) as url:
         monkeypatch.setenv("HTTPS_PROXY", url)
-        findings = place.findings(place.member.state)
-        assert ill(findings) == ["tls"]
-        assert "Inspection" in findings["tls"].words
+        diagnoses = place.diagnoses(place.member.state)
+        assert ill(diagnoses) == ["tls"]
+        assert "Inspection" in diagnoses["tls"].words
 
 
 def test_a_clock_that_is_a_day_off(place: Place) -> None:
     day = timedelta(days=1).total_seconds()
-    findings = place.findings(place.member.state, now=lambda: time.time() - day)
-    assert findings["clock"].is_ill
-    assert "behind the host's" in findings["clock"].words
-    assert findings["broker"].standing == Standing.SKIPPED
+    diagnoses = place.diagnoses(place.member.state, now=lambda: time.time() - day)
+    assert diagnoses["clock"].is_ill
+    assert "behind the host's" in diagnoses["clock"].words
+    assert diagnoses["broker"].wellness == Wellness.SKIPPED
 
 
 def test_a_certificate_that_has_ended(place: Place, tmp_path: Path) -> None:
     state = place.copy(tmp_path)
     (state / "tls.crt").write_bytes(_ended(place, state))
-    findings = place.findings(state)
-    assert ill(findings) == ["certificate"]
-    assert "has ended" in findings["certificate"].words
+    diagnoses = place.diagnoses(state)
+    assert ill(diagnoses) == ["certificate"]
+    assert "has ended" in diagnoses["certificate"].words
 
 
 def test_a_certificate_that_was_revoked(place: Place, tmp_path: Path) -> None:
@@ -168,35 +168,35 @@ def test_a_certificate_that_was_revoked(place: Place, tmp_path: Path) -> None:
     finally:
         other.stop()
     place.host.tacit("members", "revoke", "Other", "--federation", place.host.place)
-    findings = place.findings(other.state)
-    assert ill(findings) == ["certificate"]
-    assert "was revoked" in findings["certificate"].words
+    diagnoses = place.diagnoses(other.state)
+    assert ill(diagnoses) == ["certificate"]
+    assert "was revoked" in diagnoses["certificate"].words
 
 
 def test_a_full_disk(place: Place, tmp_path: Path) -> None:
     with _small_disk(tmp_path / "small") as small:
         shutil.copytree(place.member.state, small, dirs_exist_ok=True)
-        findings = place.findings(small)
-    assert ill(findings) == ["disk"]
+        diagnoses = place.diagnoses(small)
+    assert ill(diagnoses) == ["disk"]
 
 
 def test_a_column_that_the_rows_have_not(place: Place, tmp_path: Path) -> None:
     rows = place.member.rows.read_text()
     try:
         place.member.rows.write_text(rows.replace("a,b,y", "a,c,y"))
-        findings = place.findings(place.member.state)
+        diagnoses = place.diagnoses(place.member.state)
     finally:
         place.member.rows.write_text(rows)
-    assert ill(findings) == ["rows"]
-    assert "has no column 'b'" in findings["rows"].words
+    assert ill(diagnoses) == ["rows"]
+    assert "has no column 'b'" in diagnoses["rows"].words
 
 
 def test_a_version_that_is_too_old(place: Place) -> None:
-    findings = place.findings(place.member.state, version="0.0.1")
-    assert findings["version"].is_ill
-    assert "update tacit on this machine" in findings["version"].advice
-    assert findings["broker"].standing == Standing.SKIPPED
-    assert place.findings(place.member.state, version="99.0.0")["version"].advice.startswith(
+    diagnoses = place.diagnoses(place.member.state, version="0.0.1")
+    assert diagnoses["version"].is_ill
+    assert "update tacit on this machine" in diagnoses["version"].advice
+    assert diagnoses["broker"].wellness == Wellness.SKIPPED
+    assert place.diagnoses(place.member.state, version="99.0.0")["version"].advice.startswith(
         "update tacit on the host"
     )
 
@@ -205,9 +205,9 @@ def test_a_ledger_that_another_program_holds(place: Place) -> None:
     (lock,) = (place.member.folder / "home").rglob(dealt_ledgers.RUN)
     with lock.open("ab") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        findings = place.findings(place.member.state)
-    assert ill(findings) == ["ledger"]
-    assert "another program" in findings["ledger"].words
+        diagnoses = place.diagnoses(place.member.state)
+    assert ill(diagnoses) == ["ledger"]
+    assert "another program" in diagnoses["ledger"].words
 
 
 def test_a_broker_that_does_not_answer(place: Place) -> None:
@@ -217,14 +217,14 @@ def test_a_broker_that_does_not_answer(place: Place) -> None:
     (broker,) = (child for child in children if child.name() == "mosquitto")
     broker.send_signal(signal.SIGSTOP)
     try:
-        findings = place.findings(place.member.state)
+        diagnoses = place.diagnoses(place.member.state)
         told = place.host.tried("doctor", "--federation", place.host.place, "--json")
     finally:
         broker.send_signal(signal.SIGCONT)
-    assert ill(findings) == ["broker"]
+    assert ill(diagnoses) == ["broker"]
     assert told.returncode == 1
-    stand = {line["what"]: line["standing"] for line in json.loads(told.stdout)}
-    assert [what for what, standing in stand.items() if standing == Standing.ILL] == ["broker"]
+    stand = {line["what"]: line["wellness"] for line in json.loads(told.stdout)}
+    assert [what for what, wellness in stand.items() if wellness == Wellness.ILL] == ["broker"]
 
 
 def test_neither_host_nor_member_is_one_line(place: Place, tmp_path: Path) -> None:

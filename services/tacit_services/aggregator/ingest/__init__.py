@@ -1,1 +1,1 @@
-"""The parts of the pipeline up to the journal: presence, reassembly, checks, guard, staging."""
+"""The pipeline up to the journal: presence, reassembly, checks, guard, staging."""

@@ -1,1 +1,1 @@
-"""The aggregator's reports on its run: status, evaluations, results."""
+"""Reports on its run: status, evaluations, results."""

@@ -1,1 +1,1 @@
-"""The parts of a vertical run's aggregator: labels, and predictions."""
+"""A vertical run's labels and predictions."""
