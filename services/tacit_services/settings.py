@@ -211,6 +211,9 @@ class EdgeSettings(ServiceSettings):
         False,
         description="a vertical party goes on answering after the run's end, for tacit predict",
     )
+    left_file: Path | None = Field(
+        None, description="a line for each message that leaves: when, what, bytes"
+    )
     health_file: Path | None = Field(
         None, description="says every few seconds how this worker stands, for tacit health"
     )

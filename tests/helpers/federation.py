@@ -10,7 +10,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,8 @@ from tacit_services.federation import access
 from tests.helpers.processes import environment
 from tests.helpers.servers import HOST, PATIENCE, free_port, wait_for
 
+# What to write before the arguments of a command.
+TACIT = (sys.executable, "-m", "tacit_services.cli.main")
 RUN = """
 [run]
 updates = {updates}
@@ -73,9 +75,14 @@ def run_file(folder: Path, **values: Any) -> Path:
 
 @dataclass
 class Machine:
-    """A machine of somebody: a folder, a data folder of its own, processes."""
+    """A machine of somebody: a folder, a data folder of its own, processes.
+
+    program: how `tacit` is begun there. variables: of its environment, besides ours.
+    """
 
     folder: Path
+    program: Sequence[str] = TACIT
+    variables: Mapping[str, str] = field(default_factory=dict)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def tacit(self, *arguments: str | Path, patience: float = PATIENCE) -> str:
@@ -89,7 +96,7 @@ class Machine:
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, well or not."""
         return subprocess.run(
-            _command(*arguments), env=self._environment(), cwd=self.folder, capture_output=True,
+            self._command(*arguments), env=self._environment(), cwd=self.folder, capture_output=True,
             text=True, timeout=patience, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -97,7 +104,7 @@ class Machine:
         """Start a command that stays; its output goes to a file of the folder."""
         with (self.folder / log).open("ab") as out:
             process = subprocess.Popen(
-                _command(*arguments), env=self._environment(), cwd=self.folder, stdout=out,
+                self._command(*arguments), env=self._environment(), cwd=self.folder, stdout=out,
                 stderr=out, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         self.processes.append(process)
@@ -123,25 +130,32 @@ class Machine:
         """Wait until a command that stays has printed `text`."""
         wait_for(lambda: text in self.text(log), 3 * PATIENCE)
 
+    def _command(self, *arguments: str | Path) -> list[str]:
+        return [*self.program, *map(str, arguments)]
+
     def _environment(self) -> dict[str, str]:
-        return environment(XDG_DATA_HOME=str(self.folder / "home"), HOME=str(self.folder))
+        own = {"XDG_DATA_HOME": str(self.folder / "home"), "HOME": str(self.folder)}
+        return environment(**own, **self.variables)
 
 
 class Host(Machine):
     """The machine that serves."""
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        super().__init__(folder)
-        self.port = free_port()
+    def __init__(
+        self, folder: Path, program: Sequence[str] = TACIT, address: str | None = None
+    ) -> None:
+        """address: HOST:PORT to listen at; None: a free port of the loopback interface."""
+        folder.mkdir(exist_ok=True)
+        super().__init__(folder, program)
+        self.address = address or f"{HOST}:{free_port()}"
+        self.port = int(self.address.rpartition(":")[2])
         self.place = folder / "clinic"
         self.serving: subprocess.Popen[bytes] | None = None
 
     def serve(self, *more: str) -> None:
         """Serve, and wait until members can join."""
         before = self.text("serve.log").count("tacit join")
-        address = f"{HOST}:{self.port}"
-        self.serving = self.start("serve.log", "serve", self.place, "--listen", address, *more)
+        self.serving = self.start("serve.log", "serve", self.place, "--listen", self.address, *more)
         self.wait(lambda: self.text("serve.log").count("tacit join") > before)
 
     def kill(self) -> None:
@@ -193,13 +207,21 @@ class Host(Machine):
 class Member(Machine):
     """The machine of an owner of rows."""
 
-    def __init__(self, folder: Path, seed: int, name: str) -> None:
-        folder.mkdir()
-        super().__init__(folder)
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        name: str,
+        program: Sequence[str] = TACIT,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        folder.mkdir(exist_ok=True)
+        super().__init__(folder, program, variables or {})
         self.name = name
         self.rows = write_rows(folder / "rows.csv", seed)
         self.state = folder / "state"
         self.joined: subprocess.Popen[bytes] | None = None
+        self._words: list[str] = []
 
     def join(self, host: Host, policy: str | None = 'accept = "within"') -> None:
         """Join with a policy; None: its owner answers by hand."""
@@ -208,7 +230,8 @@ class Member(Machine):
         if policy is not None:
             (self.folder / "policy.toml").write_text(policy)
             words += ["--policy", str(self.folder / "policy.toml"), "--yes"]
-        self.joined = self.start("join.log", *words)
+        self._words = words
+        self.start_again()
 
     def join_at_terminal(self, host: Host) -> int:
         """Join with nobody's policy, at a terminal; returns the descriptor to type at."""
@@ -216,7 +239,7 @@ class Member(Machine):
         words = [*host.join_words(), "--data", str(self.rows), "--state", str(self.state)]
         with (self.folder / "join.log").open("ab") as out:
             self.joined = subprocess.Popen(
-                _command(*words), env=self._environment(), cwd=self.folder, stdout=out,
+                self._command(*words), env=self._environment(), cwd=self.folder, stdout=out,
                 stderr=out, stdin=theirs, start_new_session=True,
             )  # fmt: skip
         self.processes.append(self.joined)
@@ -227,6 +250,15 @@ class Member(Machine):
         """Its id in the federation, by the order in which members came."""
         content = json.loads((self.state / "member.json").read_text())
         return str(content["member"])
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether it has an id."""
+        return (self.state / "member.json").exists()
+
+    def start_again(self) -> None:
+        """Start it anew by the same command."""
+        self.joined = self.start("join.log", *self._words)
 
     def kill(self) -> None:
         """Kill it with -9."""
@@ -246,7 +278,3 @@ def federation(folder: Path, members: int) -> Iterator[tuple[Host, list[Member]]
     finally:
         for machine in [*machines, host]:
             machine.stop()
-
-
-def _command(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "tacit_services.cli.main", *map(str, arguments)]

@@ -30,13 +30,18 @@ class Squid(Server):
 
 
 @contextmanager
-def squid(users: dict[str, str] | None = None, *, ports: str = "") -> Iterator[Squid]:
-    """Yield a squid that lets tunnels through, of `users` (with passwords), to `ports` only."""
+def squid(
+    users: dict[str, str] | None = None, *, ports: str = "", host: str = HOST
+) -> Iterator[Squid]:
+    """Yield a squid that lets tunnels through, of `users` (with passwords), to `ports` only.
+
+    host: the address that it listens at.
+    """
     binary, port = need("squid"), free_port()
     # Not in pytest's folder: squid does not stay root, and others cannot enter that.
     folder = Path(tempfile.mkdtemp(prefix="squid-"))
     lines = [
-        f"http_port {HOST}:{port}",
+        f"http_port {host}:{port}",
         f"pid_filename {folder}/squid.pid",
         f"access_log stdio:{folder}/access.log",
         f"cache_log {folder}/cache.log",
@@ -66,6 +71,7 @@ def squid(users: dict[str, str] | None = None, *, ports: str = "") -> Iterator[S
     # Its shared memory has its service's name, and is there until it ends in order.
     command = [binary, "-N", "-n", f"test{port}", "-f", str(conf)]
     server = Squid(command, port, folder / "squid.log")
+    server.host = host
     try:
         server.start()
         yield server

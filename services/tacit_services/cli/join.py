@@ -80,6 +80,12 @@ def join(
     yes: Annotated[
         bool, typer.Option("--yes", help='ask nothing: the policy says accept = "within"')
     ] = False,
+    page: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", envvar="TACIT_PAGE", help="serve a page for the owner [none]"
+        ),
+    ] = None,
     state: StateFolder = None,
     states: Annotated[
         Path | None,
@@ -98,17 +104,17 @@ def join(
     ] = False,
 ) -> None:
     """Join a federation with rows that stay here, and work in its runs: a member stays one."""
-    need("edge")
+    need("edge" if page is None else "aggregator")
     from tacit_services.member import membership
 
     folder = state or membership.default_state(url)
     if systemd:
-        _print_unit(folder, url, policy, yes)
+        _print_unit(folder, url, policy, yes, page)
         return
     asked = membership.JoinOrder(
         url=url, token=token or _read(token_file), ca=ca, name=as_, data=data, dataset=name,
         rows=rows, policy=policy, yes=yes, ask=sys.stdin.isatty() and not yes,
-        published=published, health=health_file,
+        published=published, health=health_file, page=page,
     )  # fmt: skip
     if states is None:
         membership.join(folder, asked, _say)
@@ -177,10 +183,12 @@ def _say(line: str) -> None:
     sys.stdout.flush()
 
 
-def _print_unit(state: Path, url: str, policy: Path | None, yes: bool) -> None:
+def _print_unit(state: Path, url: str, policy: Path | None, yes: bool, page: str | None) -> None:
     words = [str(Path(sys.argv[0]).resolve()), "join", url, "--state", str(state.resolve())]
     if policy is not None:
         words += ["--policy", str(policy.resolve())]
     if yes:
         words.append("--yes")
+    if page is not None:
+        words += ["--page", page]
     typer.echo(_UNIT.format(state=state.resolve(), command=shlex.join(words)), nl=False)

@@ -38,7 +38,7 @@ class Diagnosis:
         """Return it for `--json`."""
         return {
             "what": self.what,
-            "wellness": str(self.wellness),
+            "state": str(self.wellness),
             "words": self.words,
             "advice": self.advice,
         }

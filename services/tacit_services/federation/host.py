@@ -206,9 +206,7 @@ class FederationHost:
         door.start()
         parts.callback(door.close)
         if shown is not None:
-            window = RunWindow(shown, partial(_newest, supervisor, sockets))
-            window.start()
-            parts.callback(window.close)
+            _open_window(shown, partial(_newest, supervisor, sockets), parts)
 
     def join_line(self) -> str:
         """Return the line that lets members join, by a token of the settings' uses and hours.
@@ -286,6 +284,15 @@ class FederationHost:
         if self._folder.settings.data is not None:
             variables["TACIT_DATA"] = str(self._folder.settings.data)
         return Child(f"run {run}", ["tacit", "aggregator"], variables, place / "aggregator.log")
+
+
+def _open_window(
+    listener: socket.socket, newest: Callable[[], Path | None], parts: ExitStack
+) -> None:
+    """Show the newest run at a port of its own, until `parts` are closed. Raises ServiceError."""
+    window = RunWindow(listener, newest)
+    window.start()
+    parts.callback(window.close)
 
 
 def _newest(supervisor: Supervisor, sockets: RunSockets) -> Path | None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
-
-from rich.console import Console
 
 from tacit.errors import ConfigError
 from tacit.privacy.policy import Policy
@@ -20,7 +17,7 @@ from tacit_services.member.looking import look, with_rows
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.promises import promised
 from tacit_services.member.run_worker import site_of, within
-from tacit_services.member.screen import WIDTH, Screen
+from tacit_services.member.screen import Screen
 from tacit_services.member.verdict import PolicyWord
 from tacit_services.offers.offer import OFFER, Offer
 from tacit_services.offers.submission import FILES
@@ -92,7 +89,7 @@ class Judge:
             verdict.answer.value,
             "" if verdict.kind is None else verdict.kind.value,
             verdict.reason,
-            _text(screen),
+            screen.sections(),
             # A ledger of a part does not tell runs apart.
             None if looked.cost is None or self._part is not None else looked.cost.promise,
         )
@@ -116,9 +113,3 @@ class Judge:
             left -= path.stat().st_size
         files.write(folder / OFFER, content, files.SECRET)
         return offer
-
-
-def _text(screen: Screen) -> str:
-    written = io.StringIO()
-    screen.print(Console(file=written, width=WIDTH, color_system=None, highlight=False))
-    return written.getvalue()

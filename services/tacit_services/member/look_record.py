@@ -1,6 +1,6 @@
 """How an offer was looked at, on disk, for the owner who answers later.
 
-runs/RUN/look.json   {"format": 1, "fingerprint", "answer", "kind", "reason", "screen", "promise"}
+runs/RUN/look.json   {"format": 1, "fingerprint", "answer", "kind", "reason", "sections", "promise"}
 runs/RUN/shown       the fingerprint of the offer whose screen the owner has seen last
 """
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from tacit.errors import ConfigError, other_format
 from tacit_services.disk import files
 from tacit_services.member.run_cost import RunPromise
+from tacit_services.member.screen_text import Sections, text_of
 
 FORMAT = 1
 _FILE = "look.json"
@@ -24,16 +25,21 @@ class LookRecord:
     """What came of a look at an offer.
 
     answer: of the policy: accept, ask or refuse. kind: of a refusal, which the host reads. reason:
-    for the owner alone. screen: what the owner was, or is to be, shown. promise: the most that the
-    run may release; None: not known, or without a guarantee.
+    for the owner alone. sections: what the owner was, or is to be, shown. promise: the most that
+    the run may release; None: not known, or without a guarantee.
     """
 
     fingerprint: str
     answer: str
     kind: str
     reason: str
-    screen: str
+    sections: Sections
     promise: RunPromise | None = None
+
+    @property
+    def screen(self) -> str:
+        """The sections as text for a terminal."""
+        return text_of(self.sections)
 
     def keep(self, folder: Path) -> None:
         """Write it into the run's folder, durably. Raises OSError."""
@@ -49,7 +55,13 @@ def record_in(folder: Path) -> LookRecord | None:
         if (number := content.pop("format")) != FORMAT:
             raise ValueError(other_format(number, FORMAT))
         promise = content.pop("promise", None)
-        return LookRecord(**content, promise=None if promise is None else RunPromise(**promise))
+        sections = tuple(
+            (title, tuple((label, words) for label, words in rows))
+            for title, rows in content.pop("sections")
+        )
+        return LookRecord(
+            **content, sections=sections, promise=None if promise is None else RunPromise(**promise)
+        )
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -23,8 +23,8 @@ from tacit_services.member.member_state import MemberState
 log = logging.getLogger("tacit.member")
 PERIOD = 1.0  # seconds between two looks at the host's list
 LONGEST = 30.0  # seconds, where the host does not answer
-FAREWELL = 10.0  # seconds in which a process ends by itself once its run is over
 OVER = ("ended", "stopped", "failed")
+_FAREWELL = 10  # looks at the list, within which the process of a run that is over ends by itself
 
 
 class RunProcess(Protocol):
@@ -72,7 +72,6 @@ class MemberLoop:
         may_work: Callable[[], bool] = lambda: True,
         idle: Callable[[], None] = lambda: None,
         stands: Callable[[str], None] = lambda words: None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """look: fetches an offer, judges it, enters what a policy accepts, and writes the record.
 
@@ -93,11 +92,12 @@ class MemberLoop:
         self._may_work = may_work
         self._idle = idle
         self._stands = stands
-        self._clock = clock
-        self._over: dict[str, float] = {}  # since when runs are over that a process works on
         self.hears_host = True  # whether the host has answered the last time
         self._workers: dict[str, RunProcess] = {}
         self._done: set[tuple[str, str]] = set()  # consents whose process has ended for good
+        self._over: Counter[str] = (
+            Counter()
+        )  # looks since a run is over whose process has not ended
         self._unable: set[tuple[str, str]] = set()  # consents that rows or ledger stand against
         self._told: dict[str, tuple[str, str, str]] = {}  # what the host was told of a run
         # Offers that this process has looked at: the next one asks a policy that was changed.
@@ -233,7 +233,9 @@ class MemberLoop:
         if code == PAUSED:  # it may not work: at the next turn it may be begun anew
             del self._workers[run]
             return
-        if 0 <= code < 128:  # its work is done, or it gave a reason: another start would not help
+        unanswered = code == ServiceError.exit_code  # the host was away when it started
+        if 0 <= code < 128 and not unanswered:
+            # Its work is done, or it gave a reason: another start would not help.
             del self._workers[run]
             self._done.add((run, offer.fingerprint))
             if code:
@@ -262,24 +264,25 @@ class MemberLoop:
     def _forget(self, offer: Offered) -> None:
         """Let the process of a run that is over end by itself, as it does at the host's word.
 
-        One that came too late for that word is ended. Then the run's end is written down.
+        Where that does not come, as the run was over before the process could hear, end it. Then
+        the run's end is written down.
         """
         run = offer.run
         worker = self._workers.get(run)
         if worker is not None:
-            since = self._over.setdefault(run, self._clock())
-            if worker.code() is None and self._clock() - since <= FAREWELL:
+            self._over[run] += 1
+            if worker.code() is None and self._over[run] < _FAREWELL:
                 return
             del self._over[run]
             self._stop(run)
         end = (offer.fingerprint, offer.state)
-        if end in self._closed or self._state.works_on(offer.run):
+        if end in self._closed or self._state.works_on(run):
             return
         self._closed.add(end)
         try:
             self._diary.ends(offer)
         except TacitError as error:
-            log.warning("run %s: %s", offer.run, error)
+            log.warning("run %s: %s", run, error)
 
     def _end_others(self, offered: Sequence[Offered]) -> None:
         for run in set(self._workers) - {offer.run for offer in offered}:

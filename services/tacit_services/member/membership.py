@@ -7,7 +7,7 @@ import logging
 import os
 import re
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -48,7 +48,8 @@ class JoinOrder:
 
     token: as it was given away, SECRET, or SECRET.SHA256, which says what `ca` does. published: a
     folder of published data sets, in place of rows. ask: whether there is somebody at a terminal to
-    be asked. health: the file that says how the member stands.
+    be asked. health: the file that says how the member stands. page: where the owner's
+    page is served, or None.
     """
 
     url: str
@@ -61,6 +62,7 @@ class JoinOrder:
     policy: Path | None
     yes: bool
     ask: bool
+    page: str | None = None
     published: Path | None = None
     health: Path | None = None
 
@@ -147,15 +149,17 @@ def _work(state: MemberState, asked: JoinOrder, say: Callable[[str], None], part
         if identity is None:
             return
         held.callback(identity.close)
-        logs.to_stderr("info")
+        logs.to_stderr("info")  # from here on: an identity's number is none of the federation's
         bound = LifetimeBound(policy.lifetime_epsilon, policy.lifetime_delta)
         ledger = DataLedger(identity, data_home(), bound)
         held.callback(ledger.release)
+        if asked.page is not None:
+            say(held.enter_context(_page(asked.page, state)))
         say("waits for offers; the same command goes on after an end or a reboot")
         ask = OwnerTerminal(state, say).ask if asked.ask else _nobody
         part = None if membership.published is None else Path(membership.published)
         judge = Judge(host, state, policy, ask, part)
-        make = partial(worker_process, state, membership, ledger, policy.hours)
+        make = partial(worker_process, state, membership, ledger, proxies, policy.hours)
         loop = MemberLoop(
             host, state, judge.look, make, RunDiaries(state, data_home()), fetch=judge.fetch,
             before=partial(_renew, certificate, host), may_work=judge.may_work,
@@ -163,6 +167,12 @@ def _work(state: MemberState, asked: JoinOrder, say: Callable[[str], None], part
         )  # fmt: skip
         heartbeat.watch(lambda: loop.hears_host)
         loop.run(stop)
+
+
+def _page(address: str, state: MemberState) -> AbstractContextManager[str]:
+    from tacit_services.member.owner_page import owner_page  # its libraries are an extra's
+
+    return owner_page(address, state, data_home())
 
 
 def _renew(certificate: OwnCertificate, host: HostClient) -> None:

@@ -1,7 +1,7 @@
 """The consent screen: what an owner reads before anything of the rows is used.
 
     screen = Screen(looked, verdict, earlier)
-    screen.print(console)           # fits 80 columns
+    print_sections(screen.sections(), console)      # fits 80 columns
     screen.document()               # the same for --json
 
 Every word that came with the offer, or from the file, is shown as text in one line: control
@@ -15,11 +15,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Console
-from rich.padding import Padding
-from rich.table import Table
-from rich.text import Text
-
 from tacit import rounding
 from tacit.config.own_data import OwnData
 from tacit.config.own_table import TableData
@@ -29,10 +24,9 @@ from tacit.shown import printable
 from tacit_services.member.consent import Consent, KeyStanding
 from tacit_services.member.looking import Looked
 from tacit_services.member.run_cost import RunCost
+from tacit_services.member.screen_text import ScreenRow, Sections
 from tacit_services.member.verdict import OfferVerdict, PolicyWord
 
-WIDTH = 80
-_LABEL = 12
 _MOST_NAMES = 30  # columns, or layers, of which the screen has the names; --json has all
 _MOST_LAYERS = 12
 _NAME = 40  # characters of a column's name
@@ -67,7 +61,6 @@ _FIXED = (
     "Parameters fixed in advance: this figure counts on runs whose noise was not chosen after "
     "earlier results were seen. A lifetime bound holds however it was chosen."
 )
-ScreenRow = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +76,11 @@ class Screen:
     earlier: Consent | None = None
     hours: str | None = None
 
-    def sections(self) -> Iterator[tuple[str, list[ScreenRow]]]:
-        """Yield every part of the screen: its title, and rows of a label and words."""
+    def sections(self) -> Sections:
+        """Return every part of the screen that has rows."""
+        return tuple((title, tuple(rows)) for title, rows in self._parts() if rows)
+
+    def _parts(self) -> Iterator[tuple[str, list[ScreenRow]]]:
         yield "Who asks", list(self._who())
         yield "What is read", list(self._read())
         yield "The model", list(self._model())
@@ -97,21 +93,6 @@ class Screen:
                 [("-", printable(note)) for note in self.looked.notes],
             )
         yield "What now", list(self._now())
-
-    def print(self, to: Console) -> None:
-        """Print the screen, at most 80 columns wide."""
-        width = min(to.width, WIDTH)
-        for title, rows in self.sections():
-            if not rows:
-                continue
-            to.print(Text(title, style="bold"), width=width)
-            table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-            widest = max(len(label) for label, _ in rows)
-            table.add_column(width=_LABEL if widest > 1 else widest)
-            table.add_column(overflow="fold")
-            for row in rows:
-                table.add_row(*map(Text, row))
-            to.print(Padding(table, (0, 0, 1, 2)), width=width)
 
     def document(self) -> dict[str, Any]:
         """Return the screen for programs, with every name and number."""

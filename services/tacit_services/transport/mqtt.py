@@ -131,11 +131,14 @@ class Connection:
         on_message: Callable[[Inbound], None],
         *,
         on_up: Callable[[], None] = lambda: None,
+        on_publish: Callable[[str, int], None] = lambda topic, size: None,
         will: Will | None = None,
         tls: Tls | None = None,
         proxies: Proxies = DIRECT,
     ) -> None:
         """Prepare a connection to `broker` (HOST:PORT); `start` makes it.
+
+        on_publish: is told topic and bytes of each message before it is handed on.
 
         With `tls` the broker must prove to be the host that `broker` names, and is shown our
         certificate; None is a plain connection. It goes by the proxy that `proxies` have before the
@@ -156,6 +159,7 @@ class Connection:
         self._will = will
         self._on_message = on_message
         self._on_up = on_up
+        self._on_publish = on_publish
         self._up = threading.Event()
         self._failure = NO_ANSWER
         self._tries = 0
@@ -208,6 +212,7 @@ class Connection:
         """
         if "+" in topic or "#" in topic:
             raise ValueError(f"topic {topic!r}: wildcards cannot be published to")
+        self._on_publish(topic, len(payload))
         self._newest = sent = self._client.publish(topic, payload, qos=1, retain=retain)
         # While disconnected it is NO_CONN, although the message is queued. Receipts tell whether it
         # came.

@@ -24,6 +24,7 @@ from tacit_services.settings import EdgeSettings, data_home
 from tacit_services.transport.proxy import DIRECT, Proxies
 from tacit_services.worker import told_veto
 from tacit_services.worker.cpu_turns import CpuTurns
+from tacit_services.worker.departures import Departures
 from tacit_services.worker.enroll import Credentials, prepared
 from tacit_services.worker.heartbeat import Heartbeat
 from tacit_services.worker.outbox import Outbox
@@ -52,6 +53,7 @@ class WorkerResources:
 
     run: str
     heartbeat: Heartbeat
+    departures: Departures
     identity: Identity
     ledger: Ledger
     outbox: Outbox
@@ -140,4 +142,7 @@ def worker_resources(
                 run = settings.run_id
                 owner = identity.enrolment().owner
                 outbox = Outbox(opened, run, owner, identity.path)
-                yield WorkerResources(run, heartbeat, identity, opened, outbox, turns, broker)
+                departures = Departures(settings.left_file)
+                yield WorkerResources(
+                    run, heartbeat, departures, identity, opened, outbox, turns, broker
+                )

@@ -59,6 +59,9 @@ def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -
         resources.heartbeat.stands(state)
         connection.publish(topic, state.encode(), retain=True)
 
+    def leaves(where: str, size: int) -> None:
+        resources.departures.note("presence" if where == topic else "messages", size)
+
     def up() -> None:
         connection.publish(topic, standing.encode(), retain=True)
         loop.mailbox.connected()
@@ -69,6 +72,7 @@ def serve(loop: WorkerLoop, stop: threading.Event, resources: WorkerResources) -
         loop.subscriptions(),
         loop.receive,
         on_up=up,
+        on_publish=leaves,
         will=Will(topic, b"offline"),
         tls=tls,
         proxies=broker.proxies,

@@ -85,9 +85,9 @@ def test_a_member_and_a_host_that_are_well_are_told_so(place: Place) -> None:
     told = json.loads(place.member.tacit("doctor", "--state", place.member.state, "--json"))
     looked = "name port clock tls certificate version broker memory disk ledger rows"
     assert [line["what"] for line in told] == looked.split()
-    assert {line["wellness"] for line in told} == {Wellness.WELL}
+    assert {line["state"] for line in told} == {Wellness.WELL}
     told = json.loads(place.host.tacit("doctor", "--federation", place.host.place, "--json"))
-    assert {line["wellness"] for line in told} == {Wellness.WELL}
+    assert {line["state"] for line in told} == {Wellness.WELL}
     assert {"port", "runs", "broker", "certificate", "disk"} <= {line["what"] for line in told}
 
 
@@ -223,7 +223,7 @@ def test_a_broker_that_does_not_answer(place: Place) -> None:
         broker.send_signal(signal.SIGCONT)
     assert ill(diagnoses) == ["broker"]
     assert told.returncode == 1
-    stand = {line["what"]: line["wellness"] for line in json.loads(told.stdout)}
+    stand = {line["what"]: line["state"] for line in json.loads(told.stdout)}
     assert [what for what, wellness in stand.items() if wellness == Wellness.ILL] == ["broker"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -18,11 +19,15 @@ KILLS = 1  # of each member, and of the host
 BY_POLICY = 'accept = "within"\nlifetime_epsilon = 8.0'
 
 
-def accepted(host: Host, run: str) -> list[tuple[str, int]]:
-    """Return the (edge, number) of every update in a run's journal, in its order."""
+def journalled(host: Host, run: str) -> list[bytes]:
+    """Return every message in a run's journal, in its order."""
     with journal_file.open_journal(host.place / "runs" / run / "journal") as file:
-        payloads = [entry.payload for entry in journal_file.JournalReader(file, "journal")]
-    metas = [wire.decode(payload).meta for payload in payloads]
+        return [entry.payload for entry in journal_file.JournalReader(file, "journal")]
+
+
+def accepted(host: Host, run: str, first: int = 0) -> list[tuple[str, int]]:
+    """Return the (edge, number) of every update in a run's journal, from message `first` on."""
+    metas = [wire.decode(payload).meta for payload in journalled(host, run)[first:]]
     return [(meta.edge, meta.seq) for meta in metas if meta.HasField("update")]
 
 
@@ -63,6 +68,7 @@ def test_two_runs_at_once_go_on_whoever_is_killed(tmp_path: Path) -> None:
         for site in sites[:2]:
             spare = charges(site) - distinct[site.identity]
             assert 0 <= spare <= 2 * (KILLS + 1)  # a release of each run for a kill, and the last
+            assert set(re.findall(r"edge-\d+", site.text("join.log"))) == {site.identity}
 
 
 def test_a_federation_moves_to_another_host_in_the_middle_of_a_run(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from tests.conftest import ROOT
 from tests.helpers.extras import needs
 from tests.helpers.own_simulation import simulated
 from tests.helpers.processes import PATIENCE
-from tests.system.source.test_wheel import Venv
+from tests.helpers.wheels import Venv
 
 LORA = ROOT / "examples" / "lora"
 SMALLER = {

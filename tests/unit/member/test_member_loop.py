@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit_services.member.consent_watch import PAUSED
 from tacit_services.member.host_client import HostClient, Offered
 from tacit_services.member.look_record import LookRecord, forget_look
-from tacit_services.member.member_loop import FAREWELL, MemberLoop
+from tacit_services.member.member_loop import MemberLoop
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.run_diary import RunDiaries, diary_in
 from tacit_services.offers.offer import Offer, Researcher, key_text
@@ -83,7 +83,6 @@ class Site:
         self.fault: Exception | None = None
         self.night = False
         self.idles = 0
-        self.now = 0.0
         self.working: list[str] = []  # at the last look
         self.fetched: list[str] = []
         self.loop = self.restarted()
@@ -94,7 +93,7 @@ class Site:
             cast(HostClient, self.host), self.state, self._looked, self._made,
             RunDiaries(self.state, self.state.folder / "home", lambda: 1_800_000_000.0),
             fetch=lambda offered: self.fetched.append(offered.run),
-            may_work=lambda: not self.night, idle=self._idle, clock=lambda: self.now,
+            may_work=lambda: not self.night, idle=self._idle,
         )  # fmt: skip
 
     def _idle(self) -> None:
@@ -104,7 +103,7 @@ class Site:
         self.working = [each.run for each in self.processes if not each.stopped]
         if self.fault is not None:
             raise self.fault
-        record = LookRecord(offered.fingerprint, self.policy, "policy", "too large an ε", "screen")
+        record = LookRecord(offered.fingerprint, self.policy, "policy", "too large an ε", ())
         record.keep(self.state.run(offered.run))
         if self.policy == "accept":
             self.accept(offered.run)
@@ -204,6 +203,16 @@ def test_a_process_that_dies_is_started_again_and_one_that_gives_a_reason_is_not
     assert (process.starts, len(site.processes)) == (2, 1)
 
 
+def test_a_process_that_found_no_host_at_its_start_is_started_again(site: Site) -> None:
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    (process,) = site.processes
+    process.ended = ServiceError.exit_code
+    site.loop.turn()
+    assert (process.starts, len(site.processes)) == (2, 1)
+
+
 def test_what_is_wrong_with_the_ledger_is_told_as_unavailable(site: Site) -> None:
     site.show("retina")
     site.accept("retina")
@@ -253,6 +262,21 @@ def test_two_runs_have_a_process_each_and_the_ledger_is_given_back_at_the_end(si
     assert site.idles == 1
 
 
+def test_a_process_that_does_not_hear_of_its_runs_end_is_ended(site: Site) -> None:
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    (process,) = site.processes
+    site.show("retina", "ended")
+    site.loop.turn()
+    assert not process.stopped  # it may say farewell
+    for _ in range(20):
+        site.loop.turn()
+    assert process.stopped
+    assert site.idles > 0
+    assert len(site.processes) == process.starts == 1
+
+
 def test_an_answer_that_the_host_takes_no_more_ends_no_member(site: Site) -> None:
     # Given: a run that ended while its offer was looked at
     site.policy = "accept"
@@ -291,22 +315,6 @@ def test_an_offer_whose_key_was_confirmed_is_looked_at_anew(site: Site) -> None:
     forget_look(site.state.run("retina"))
     site.loop.turn()
     assert site.host.told[-1] == ("retina", "accepted", "")
-
-
-def test_a_process_that_came_too_late_for_the_end_of_its_run_is_ended(site: Site) -> None:
-    site.show("retina")
-    site.accept("retina")
-    site.loop.turn()
-    (process,) = site.processes
-    site.show("retina", "ended")
-    site.loop.turn()
-    site.now += FAREWELL
-    site.loop.turn()
-    assert not process.stopped  # it may still hear of it by itself
-    site.now += 1.0
-    site.loop.turn()
-    assert process.stopped
-    assert site.idles == 1
 
 
 def test_a_process_that_was_paused_is_begun_anew_when_it_may_work(site: Site) -> None:
@@ -357,7 +365,7 @@ def test_a_damaged_diary_stops_no_other_run(site: Site) -> None:
     site.policy = "accept"
     site.show("old", "ended")
     site.state.run("old").joinpath("diary.json").write_text("{")
-    LookRecord(site.offers["old"].fingerprint, "ask", "", "", "screen").keep(site.state.run("old"))
+    LookRecord(site.offers["old"].fingerprint, "ask", "", "", ()).keep(site.state.run("old"))
     site.show("good")
     site.loop.turn()
     assert [process.run for process in site.processes] == ["good"]

@@ -35,7 +35,7 @@ class Owner:
 
     def ask(self) -> None:
         asked = offer("retina")
-        record = LookRecord(asked.fingerprint, "ask", "", "", "the screen")
+        record = LookRecord(asked.fingerprint, "ask", "", "", (("the screen", (("-", "words"),)),))
         record.keep(self.state.run("retina"))
         self.terminal.ask_now(asked, record)
 

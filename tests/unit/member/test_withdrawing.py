@@ -30,7 +30,9 @@ def come(state: MemberState, offered: Offer, answer: str = "ask") -> None:
     """Let an offer have come, for its owner to answer."""
     folder = state.run(offered.run)
     files.write(folder / OFFER, offered.content(), files.SECRET)
-    LookRecord(offered.fingerprint, answer, "", "", f"{offered.fingerprint} asks").keep(folder)
+    LookRecord(
+        offered.fingerprint, answer, "", "", ((f"{offered.fingerprint} asks", (("-", "words"),)),)
+    ).keep(folder)
 
 
 class Ended:

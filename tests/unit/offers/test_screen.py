@@ -15,6 +15,7 @@ from tacit_services.member.consent import Consents, KeyStanding
 from tacit_services.member.looking import Looked, look, with_rows
 from tacit_services.member.run_cost import RunPromise
 from tacit_services.member.screen import Screen
+from tacit_services.member.screen_text import print_sections
 from tacit_services.member.verdict import OfferVerdict, PolicyWord, RefusalKind
 
 from tacit import rounding
@@ -53,7 +54,8 @@ def looked(
 def text(screen: Screen, width: int = 80) -> str:
     """Return the screen as a terminal of this width has it, without blanks at ends of lines."""
     out = io.StringIO()
-    screen.print(Console(file=out, width=width, force_terminal=False, highlight=False))
+    console = Console(file=out, width=width, force_terminal=False, highlight=False)
+    print_sections(screen.sections(), console)
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
 
 

@@ -1,0 +1,44 @@
+"""The owner's page of a member, on this machine alone: `tacit join --page 127.0.0.1:8100`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tacit.errors import ConfigError
+from tacit_services.member.member_state import MemberState
+from tacit_services.member.owner_desk import OwnerDesk
+from tacit_services.member.owner_rest import TOKEN, create_app, token_of
+from tacit_services.transport import http_server
+from tacit_services.transport.address import bind, split_host_port
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@contextmanager
+def owner_page(address: str, state: MemberState, home: Path) -> Iterator[str]:
+    """Serve the page at `address` in a thread, until the end of the block; yields what to tell.
+
+    home: the user's data folder. Raises ConfigError for an address that others can reach,
+    ServiceError where it is in use.
+    """
+    host, port = split_host_port(address)
+    if host not in _LOOPBACK:
+        raise ConfigError(f"--page {address}: is for this machine alone; write 127.0.0.1:{port}")
+    token = token_of(state)
+    listener = bind(address)
+    port = listener.getsockname()[1]  # of several that are free, where 0 was asked for
+    server = http_server.HttpServer(
+        create_app(OwnerDesk(state, home), token), timeout_graceful_shutdown=1
+    )
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listener]}, name="page", daemon=True
+    )
+    thread.start()
+    try:
+        yield f"page: http://{host}:{port}/ (its token is in {state.folder / TOKEN})"
+    finally:
+        server.should_exit = True
+        thread.join(5.0)

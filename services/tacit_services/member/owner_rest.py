@@ -1,0 +1,159 @@
+"""The REST interface of a member, for its owner's page on the same machine.
+
+Everything needs the token that lies in the member's folder. What an owner accepts is what the page
+has shown: the answer names the fingerprint.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import BaseModel, ConfigDict, Field
+
+from tacit.errors import TacitError
+from tacit_services.aggregator.page.static_files import StaticFiles
+from tacit_services.disk import files
+from tacit_services.member.member_state import MemberState
+from tacit_services.member.owner_desk import OwnerDesk
+from tacit_services.offers.offer import RUN
+from tacit_services.transport.bearer import guarded
+from tacit_services.transport.http_pace import Pace
+from tacit_services.transport.known_hosts import KnownHosts
+from tacit_services.transport.problems import document, documented, install, problem
+
+TOKEN = "page-token"  # noqa: S105  (a file's name)
+_FIRST = "owner.html"
+_BEARER = HTTPBearer(auto_error=False, description="the token in the member's folder")
+
+
+class Deciding(BaseModel):
+    """An owner's answer to the offer of this fingerprint."""
+
+    model_config = ConfigDict(extra="forbid")
+    fingerprint: str = Field(pattern="^[0-9a-f]{64}$")
+
+
+def token_of(state: MemberState) -> str:
+    """Return the token of a member's page, made if need be. Raises OSError."""
+    path = state.folder / TOKEN
+    try:
+        if token := path.read_text(encoding="ascii").strip():
+            return token
+    except FileNotFoundError:
+        pass
+    token = secrets.token_urlsafe(24)
+    files.write(path, f"{token}\n".encode(), files.SECRET)
+    return token
+
+
+def create_app(desk: OwnerDesk, token: str) -> FastAPI:
+    """Return the application of the owner's page."""
+    app = FastAPI(
+        title="tacit member",
+        version="1",
+        docs_url=None,
+        redoc_url=None,
+        description="A member of a federation, for its owner.",
+        responses=documented(400, 421, 429),
+    )
+    app.add_middleware(KnownHosts)
+    install(app)
+    app.add_middleware(Pace, free=lambda scope: not scope["path"].startswith("/v1/"))
+
+    @app.exception_handler(TacitError)
+    def refused(_: Request, error: TacitError) -> Response:
+        return problem(409, str(error))
+
+    app.include_router(_pages())
+    app.include_router(_routes(desk, _checked(token)))
+    return app
+
+
+def _checked(token: str) -> Callable[[HTTPAuthorizationCredentials | None], None]:
+    """Return what raises HTTPException (401) for another token."""
+
+    def check(credentials: HTTPAuthorizationCredentials | None) -> None:
+        shown = "" if credentials is None else credentials.credentials
+        if not hmac.compare_digest(shown.encode(), token.encode()):
+            raise HTTPException(
+                401, "the token is in the member's folder", {"WWW-Authenticate": "Bearer"}
+            )
+
+    return check
+
+
+def _pages() -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+    shown = StaticFiles.of(
+        ("tacit_services.aggregator.page", "static"), ("tacit_services.member.page", "static")
+    )
+
+    @router.get("/")
+    def first(request: Request) -> Response:
+        return shown.answer(request, _FIRST)
+
+    @router.get("/page/{name}")
+    def file(request: Request, name: str) -> Response:
+        return shown.answer(request, name)
+
+    return router
+
+
+RunName = Annotated[str, Field(pattern=RUN)]
+OwnerAction = Literal["accept", "decline", "withdraw"]
+
+
+def _routes(
+    desk: OwnerDesk, check: Callable[[HTTPAuthorizationCredentials | None], None]
+) -> APIRouter:
+    router = APIRouter(
+        prefix="/v1",
+        tags=["owner"],
+        route_class=guarded(_BEARER, check),
+        dependencies=[Depends(_BEARER)],
+        responses=documented(401),
+    )
+
+    @router.get("/me", summary="Who this member is")
+    def me() -> Response:
+        return document(desk.me())
+
+    @router.get("/offers", summary="Every offer that has come, and how it stands")
+    def offers() -> Response:
+        return document(desk.offers())
+
+    @router.get(
+        "/offers/{run}", summary="What is to be read of an offer", responses=documented(404)
+    )
+    def offer(run: RunName) -> Response:
+        try:
+            return document(desk.offer(run))
+        except KeyError:
+            return _missing(run)
+
+    @router.post("/offers/{run}/{action}", summary="Accept, decline or withdraw",
+                 responses=documented(404, 409, 422))  # fmt: skip
+    def decide(run: RunName, action: OwnerAction, deciding: Deciding) -> Response:
+        try:
+            return document({"said": desk.decide(run, action, deciding.fingerprint)})
+        except KeyError:
+            return _missing(run)
+
+    @router.get("/ledger", summary="What the data has spent")
+    def ledger() -> Response:
+        return document(desk.ledger())
+
+    @router.get("/departures", summary="What has left, by run")
+    def departures() -> Response:
+        return document(desk.departures())
+
+    return router
+
+
+def _missing(run: str) -> Response:
+    return problem(404, f"run {run!r}: no such offer has come")
