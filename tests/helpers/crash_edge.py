@@ -37,6 +37,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.chain import Charge
 from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.release import Plan
+from tests.helpers.crash_plan import Died
 from tests.helpers.processes import environment
 from tests.helpers.servers import PATIENCE, wait_for
 
@@ -55,11 +56,19 @@ POINTS = (
 )
 
 
+def nobody() -> None:
+    """Tell nobody."""
+
+
 class Killer:
     """Ends this process at `point` of its release number `release`."""
 
-    def __init__(self, point: str, release: int) -> None:
+    def __init__(
+        self, point: str, release: int, *, ledger: type[Ledger] = Ledger, died: Died = nobody
+    ) -> None:
+        """ledger: which it charges. died: is told before it dies."""
         self.point, self.release, self.charges = point, release, 0
+        self._ledger, self._died = ledger, died
         self.storing = False  # whether a message is being stored
 
     def at(self, point: str) -> None:
@@ -68,13 +77,14 @@ class Killer:
         It is, if the release was the last one charged, so that its message is the next one.
         """
         if point == self.point and self.charges == self.release:
+            self._died()
             os.kill(os.getpid(), signal.SIGKILL)
 
     def install(self) -> None:
         """Put the points around the functions that they are named after."""
-        charge, compute, put = Ledger.charge, RowsAlone.compute, Outbox.put
+        charge, compute, put = self._ledger.charge, RowsAlone.compute, Outbox.put
         publish = Connection.publish
-        receipt, transaction = Session._receipt, Ledger.transaction
+        receipt, transaction = Session._receipt, self._ledger.transaction
 
         def new_charge(ledger: Ledger, *row: Any, **more: Any) -> None:
             self.charges += 1
@@ -114,8 +124,8 @@ class Killer:
             receipt(session, *arguments)
 
         replacements: list[tuple[type, str, Callable[..., Any]]] = [
-            (Ledger, "charge", new_charge),
-            (Ledger, "transaction", new_transaction),
+            (self._ledger, "charge", new_charge),
+            (self._ledger, "transaction", new_transaction),
             (RowsAlone, "compute", new_compute),
             (Outbox, "put", new_put),
             (Connection, "publish", new_publish),

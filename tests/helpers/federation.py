@@ -18,7 +18,11 @@ from threading import Event
 from typing import Any
 
 from tacit_services.federation import access
+from tacit_services.journal import journal_file
 
+from tacit.privacy.ledger import read_chains
+from tacit.protocol import wire
+from tests.helpers.crash_plan import Death, died, plan
 from tests.helpers.processes import environment
 from tests.helpers.servers import HOST, PATIENCE, free_port, wait_for
 
@@ -77,13 +81,27 @@ def run_file(folder: Path, **values: Any) -> Path:
 class Machine:
     """A machine of somebody: a folder, a data folder of its own, processes.
 
-    program: how `tacit` is begun there. variables: of its environment, besides ours.
+    program: how `tacit` is begun there; staying: the same of commands that stay. variables: of its
+    environment, besides ours.
     """
 
     folder: Path
     program: Sequence[str] = TACIT
     variables: Mapping[str, str] = field(default_factory=dict)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    staying: Sequence[str] | None = None
+
+    def dying(self, **deaths: Sequence[Death]) -> None:
+        """Let what stays, from its next start on, have processes that die at these points.
+
+        They are those of a run, one after the other: workers of a member, aggregators of a host.
+        """
+        self.staying = (sys.executable, "-m", "tests.helpers.crash_federation")
+        self.variables = {**self.variables, **plan(self.folder / "deaths", deaths)}
+
+    def deaths(self, run: str) -> int:
+        """Return how many processes of a run have died at their points."""
+        return len(died(self.folder / "deaths", run))
 
     def tacit(self, *arguments: str | Path, patience: float = PATIENCE) -> str:
         """Run a command to its end; returns what it printed. Fails where it does."""
@@ -104,7 +122,8 @@ class Machine:
         """Start a command that stays; its output goes to a file of the folder."""
         with (self.folder / log).open("ab") as out:
             process = subprocess.Popen(
-                self._command(*arguments), env=self._environment(), cwd=self.folder, stdout=out,
+                [*(self.staying or self.program), *map(str, arguments)],
+                env=self._environment(), cwd=self.folder, stdout=out,
                 stderr=out, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
         self.processes.append(process)
@@ -190,6 +209,16 @@ class Host(Machine):
         self.wait(lambda: met(self.runs()[name]))
         return self.runs()[name]
 
+    def journalled(self, run: str) -> list[bytes]:
+        """Return every message in a run's journal, in its order."""
+        with journal_file.open_journal(self.place / "runs" / run / "journal") as file:
+            return [entry.payload for entry in journal_file.JournalReader(file, "journal")]
+
+    def accepted(self, run: str, first: int = 0) -> list[tuple[str, int]]:
+        """Return the (edge, number) of every update in a run's journal, from message `first` on."""
+        metas = [wire.decode(payload).meta for payload in self.journalled(run)[first:]]
+        return [(meta.edge, meta.seq) for meta in metas if meta.HasField("update")]
+
     def wait(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` is true, while the host serves."""
 
@@ -245,6 +274,13 @@ class Member(Machine):
         self.processes.append(self.joined)
         return ours
 
+    def charges(self) -> int:
+        """Return how many releases the ledger of its data has, its chain verified."""
+        (ledger,) = (self.folder / "home" / "tacit" / "ledgers").glob("*/*/edge-*.db")
+        (chain,) = read_chains(ledger)
+        chain.verify()
+        return chain.count
+
     @property
     def identity(self) -> str:
         """Its id in the federation, by the order in which members came."""
@@ -268,9 +304,16 @@ class Member(Machine):
 
 
 @contextmanager
-def federation(folder: Path, members: int) -> Iterator[tuple[Host, list[Member]]]:
-    """Yield a host that serves, and machines of members that have not joined."""
+def federation(
+    folder: Path, members: int, deaths: Mapping[str, Sequence[Death]] | None = None
+) -> Iterator[tuple[Host, list[Member]]]:
+    """Yield a host that serves, and machines of members that have not joined.
+
+    deaths: of the aggregators of its runs.
+    """
     host = Host(folder / "host")
+    if deaths:
+        host.dying(**deaths)
     machines = [Member(folder / f"site{n}", n, f"Site {n}") for n in range(members)]
     try:
         host.serve()

@@ -97,10 +97,6 @@ class MortalLedger(Ledger):
             self._point("in the commit")
         self._point("after the commit")
 
-    def die(self) -> None:
-        """Close the file as a killed process does: what was charged ahead stays charged."""
-        self._db.close()
-
 
 class SimulatedComputing(Computing):
     """Computing that takes simulated time, and in which the process may die."""
@@ -250,7 +246,7 @@ class SimulatedEdge:
         except Killed:
             self.deaths += 1
             connection.kill()
-            ledger.die()
+            self.let_go(ledger)
             raise
         except BaseException:
             connection.stop()
@@ -268,9 +264,13 @@ class SimulatedEdge:
             except Killed:
                 continue
 
-    def open_ledger(self, path: Path, dataset: str) -> MortalLedger:
+    def open_ledger(self, path: Path, dataset: str) -> Ledger:
         """Open the ledger of a process that begins."""
         return MortalLedger(path, dataset, self._pass)
+
+    def let_go(self, ledger: Ledger) -> None:
+        """Close the file as a killed process does: what was charged ahead stays charged."""
+        ledger._db.close()
 
     def open_outbox(self, ledger: Ledger) -> Outbox:
         """Open the outbox of a process that begins."""

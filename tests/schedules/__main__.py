@@ -36,17 +36,22 @@ def report(seed: int, promise: str, plant: str = "") -> None:
 
 def search(first: int, count: int, processes: int) -> int:
     """Run `count` schedules, and report those that fail; return the exit code."""
-    failed = run = 0
-    seconds = 0.0
+    failed = 0
+    seconds: dict[int, list[float]] = {1: [], 2: []}
     for part in searched(first, count, processes):
-        run += len(part.seeds)
-        seconds += part.seconds
+        for runs, each in part.seconds.items():
+            seconds[runs] += each
         failed += len(part.failures)
         for seed, promise in part.failures.items():
             report(seed, promise)
-    print(f"seeds {first} to {first + count - 1}: {failed} failed, {count - run} were done before")
-    if run:
-        print(f"{run} schedules, {60 * run / seconds:.0f} a minute of a processor")
+    before = count - len(seconds[1]) - len(seconds[2])
+    print(f"seeds {first} to {first + count - 1}: {failed} failed, {before} were done before")
+    for runs, each in seconds.items():
+        if each:
+            rate = 60 * len(each) / sum(each)
+            print(
+                f"{len(each)} schedules with runs at once: {runs}, {rate:.0f} a minute of a processor"
+            )
     return min(failed, 1)
 
 

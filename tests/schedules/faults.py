@@ -7,7 +7,7 @@ with a shorter one.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.helpers.simulated_network import PROMPT, Fate
 
@@ -20,7 +20,9 @@ FATES: dict[str, Fate] = {
 }
 EDGES = 2
 MESSAGES = 60  # among the first so many a message may be disturbed
-MOST = 14  # faults in a schedule
+MOST = 14  # faults in a schedule, of each run
+TOGETHER = 0.25  # of all schedules have two runs
+SHORT = 0.3  # of those, with a short lifetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,7 @@ class Fault:
     """One fault.
 
     kind: what happens. who: to whom, if not to all. at: the number of the message or of the point,
-    or the time. how: the fate of the message. seconds: how long it lasts.
+    or the time. how: the fate of the message. seconds: how long it lasts. run: of two, in which.
     """
 
     kind: str
@@ -36,11 +38,13 @@ class Fault:
     at: float = 0
     how: str = ""
     seconds: float = 0.0
+    run: int = 0
 
     def __str__(self) -> str:
         """Return it as a line."""
         lasts = f" for {self.seconds:g} s" if self.seconds else ""
-        return f"{self.kind} {self.who} at {self.at:g} {self.how}".strip() + lasts
+        where = " in the second run" if self.run else ""
+        return f"{self.kind} {self.who} at {self.at:g} {self.how}".strip() + lasts + where
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,8 @@ class Schedule:
     updates: after which it ends. chunk: bytes of a payload. snapshot_every: accepted messages.
     limit: of the journal's entries. computing: seconds of a task. journal_file: whether there is
     one. large: bytes above which a message has a file of its own. tears: what part of what was not
-    synced is on a disk after a crash.
+    synced is on a disk after a crash. runs: at the same time, over the same edges' ledgers. apart:
+    seconds between their beginnings. short: whether the lifetime of an edge's data is.
     """
 
     seed: int
@@ -62,11 +67,26 @@ class Schedule:
     journal_file: bool
     large: int
     tears: float
+    runs: int
+    apart: float
+    short: bool
     faults: tuple[Fault, ...]
 
 
 def draw(seed: int) -> Schedule:
-    """Return the schedule of a seed."""
+    """Return the schedule of a seed: of one run, or of two at once."""
+    schedule = _of_one_run(seed)
+    chance = random.Random(f"two runs {seed}")
+    if chance.random() >= TOGETHER:
+        return schedule
+    more = [replace(_fault(chance), run=1) for _ in range(chance.randint(1, MOST))]
+    deaths = [_death_of_both(chance) for _ in range(chance.choice((0, 0, 1, 2)))]
+    faults = (*schedule.faults, *more, *deaths)
+    apart, short = chance.choice((0.0, 0.5, 2.0)), chance.random() < SHORT
+    return replace(schedule, faults=faults, runs=2, apart=apart, short=short)
+
+
+def _of_one_run(seed: int) -> Schedule:
     chance = random.Random(seed)
     return Schedule(
         seed,
@@ -78,6 +98,9 @@ def draw(seed: int) -> Schedule:
         journal_file=chance.random() < 0.4,
         large=chance.choice((1 << 18, 1000)),
         tears=chance.choice((0.0, 0.5, 1.0)),
+        runs=1,
+        apart=0.0,
+        short=False,
         faults=(*(_fault(chance) for _ in range(chance.randint(1, MOST))), *_signals(seed)),
     )
 
@@ -89,6 +112,12 @@ def _signals(seed: int) -> list[Fault]:
         return []
     edge = f"edge-{chance.randrange(EDGES)}"
     return [Fault("signal", edge, round(chance.uniform(0.0, 6.0), 2))]
+
+
+def _death_of_both(chance: random.Random) -> Fault:
+    """Return the death of an edge's processes in both runs, at a point of one of them."""
+    edge = f"edge-{chance.randrange(EDGES)}"
+    return Fault("both", edge, chance.randint(1, 60), run=chance.randrange(2))
 
 
 def _fault(chance: random.Random) -> Fault:

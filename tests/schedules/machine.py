@@ -74,12 +74,13 @@ class Machine(SimulatedEdge):
     """An edge whose processes die, and whose machine may lose its power.
 
     ending: why its last process has ended; "": it has not. lost_power: whether the next death is
-    the machine's.
+    the machine's. begun: its processes.
     """
 
     idle = 0.5  # an idle look costs as much as one that finds something
     lost_power = False
     ending = ""
+    begun = 0
     error: TacitError | None = None
 
     def prepare(self, disk: SimulatedDisk, large: int) -> None:
@@ -90,14 +91,15 @@ class Machine(SimulatedEdge):
         """Open the outbox of a process that begins."""
         return Outbox(ledger, self.run_id, OWNER, self.folder, large=self._large, disk=self._disk)
 
-    def _in_file(self, seq: int) -> bytes | None:
+    def in_file(self, seq: int) -> bytes | None:
+        """Return a durable message that has a file of its own."""
         return self._disk.durable(self.folder / "messages" / f"{self.run_id}.{seq}")
 
-    def open_ledger(self, path: Path, dataset: str) -> MortalLedger:
+    def open_ledger(self, path: Path, dataset: str) -> Ledger:
         """Open the ledger, and note what is durable of it."""
         ledger = DurableLedger.__new__(DurableLedger)
         ledger.durable, ledger._point = self.durable, self._pass
-        ledger.in_file = self._in_file
+        ledger.in_file = self.in_file
         super(MortalLedger, ledger).__init__(path, dataset)
         ledger.note()
         return ledger
@@ -117,6 +119,7 @@ class Machine(SimulatedEdge):
         """Run process after process, until one ends by itself."""
         while not self.ending:
             try:
+                self.begun += 1
                 reason = self.run()
                 if reason == STOPPED:
                     self.stop.clear()

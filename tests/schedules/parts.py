@@ -30,12 +30,13 @@ RECORDS = Path("out/schedules")
 class Part:
     """The result of one part.
 
-    seeds: which were run. failures: what each that failed breaks. seconds: of one processor.
+    seeds: which were run. failures: what each that failed breaks. seconds: of one processor, that
+    each schedule of one run took, and each of two.
     """
 
     seeds: range
     failures: dict[int, str]
-    seconds: float
+    seconds: dict[int, list[float]]
 
 
 def failure(schedule: Schedule) -> str:
@@ -67,10 +68,14 @@ def searched(first: int, count: int, processes: int) -> Iterator[Part]:
 
 def run_part(seeds: range) -> Part:
     """Run the schedules of these seeds."""
-    began = time.process_time()
-    promises = {seed: failure(draw(seed)) for seed in seeds}
-    failures = {seed: promise for seed, promise in promises.items() if promise}
-    return Part(seeds, failures, time.process_time() - began)
+    failures: dict[int, str] = {}
+    seconds: dict[int, list[float]] = {1: [], 2: []}
+    for seed in seeds:
+        schedule, began = draw(seed), time.process_time()
+        if promise := failure(schedule):
+            failures[seed] = promise
+        seconds[schedule.runs].append(time.process_time() - began)
+    return Part(seeds, failures, seconds)
 
 
 def quiet() -> None:

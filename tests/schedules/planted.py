@@ -24,8 +24,10 @@ from tacit_services.worker.outbox import Outbox
 from tacit_services.worker.session import Session
 
 from tacit.algorithms.base.server import ServerRole
-from tacit.privacy.ledger import Ledger, durable
+from tacit.privacy.ledger import Ledger, SharedLedger, durable
 from tacit.privacy.ledger.chain import Charge
+from tacit.privacy.ledger.durable import Charged
+from tacit.privacy.ledger.file import read_end
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit.protocol.messages import Halt
 
@@ -247,6 +249,59 @@ def restart_begins_anew() -> AbstractContextManager[None]:
     return _replaced(ServerRole, "restore", wrong)
 
 
+@contextmanager
+def charge_over_anothers() -> Iterator[None]:
+    """Charge a shared ledger from where this process left it, over what others have charged."""
+
+    def wrong(self: SharedLedger, target: Charged) -> None:
+        self._db.execute("UPDATE chain SET count = ?, head = ?", (target.count, target.head))
+
+    with (
+        _replaced(SharedLedger, "_catch_up", lambda self: None),
+        _replaced(SharedLedger, "_move", wrong),
+    ):
+        yield
+
+
+def release_before_anothers_charge() -> AbstractContextManager[None]:
+    """Let a release begin, and charge it with the next one, where another run has charged since."""
+    right = SharedLedger.charge
+
+    def wrong(self: SharedLedger, *spent: Any, **more: Any) -> None:
+        late = vars(self).setdefault("late", [])
+        if Charged(*read_end(self._db, self._dataset)) != self._file and not late:
+            late.append((spent, more))
+            return
+        if late:
+            (owed, how) = late.pop()
+            right(self, *owed, **how)
+        right(self, *spent, **more)
+
+    return _replaced(SharedLedger, "charge", wrong)
+
+
+def one_outbox_for_both_runs() -> AbstractContextManager[None]:
+    """Keep the messages of an identity's runs under one name."""
+    right = Outbox.__init__
+
+    def wrong(self: Outbox, ledger: Ledger, run: str, *more: Any, **options: Any) -> None:
+        right(self, ledger, "run" if ledger.shared else run, *more, **options)
+
+    return _replaced(Outbox, "__init__", wrong)
+
+
+def lifetime_counts_ones_own() -> AbstractContextManager[None]:
+    """Ask a lifetime what one process has charged, and read nothing of what others have."""
+    right = SharedLedger._catch_up
+
+    def wrong(self: SharedLedger) -> None:
+        known = self._known
+        right(self)
+        self._known = known
+
+    return _replaced(SharedLedger, "_catch_up", wrong)
+
+
 _ALL: Sequence[Plant] = (
     ledger_without_fsync,
     acknowledge_before_append,
@@ -267,5 +322,9 @@ _ALL: Sequence[Plant] = (
     journal_file_without_fsync,
     torn_record_stays,
     lost_store_is_not_seen,
+    charge_over_anothers,
+    release_before_anothers_charge,
+    one_outbox_for_both_runs,
+    lifetime_counts_ones_own,
 )
 PLANTED: dict[str, Plant] = {plant.__name__: plant for plant in _ALL}

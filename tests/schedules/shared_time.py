@@ -40,10 +40,15 @@ class SharedTime(Timeline):
         self._main = greenlet.getcurrent()
         self._waits: list[_Wait] = []
 
-    def begin(self, process: Callable[[], None]) -> None:
-        """Begin a process in a moment."""
+    def begin(self, process: Callable[[], None], later: float = 0.0) -> None:
+        """Begin a process in `later` seconds."""
         stack = greenlet.greenlet(process, self._main)
-        self.after(0.0, stack.switch)
+        self.after(later, stack.switch)
+
+    def interrupt(self, process: greenlet.greenlet, error: BaseException) -> None:
+        """Let a process that waits go on, in a moment, by raising `error` where it waits."""
+        self._waits = [wait for wait in self._waits if wait.process is not process]
+        self.after(0.0, lambda: process.throw(error))
 
     @property
     def in_process(self) -> bool:

@@ -74,7 +74,7 @@ def test_a_seed_is_the_same_run_every_time(tmp_path: Path) -> None:
     def story(seed: int) -> list[tuple[float, str, str, int]]:
         simulation = Simulation(draw(seed), Path(tempfile.mkdtemp(dir=tmp_path)))
         simulation.follow()
-        sent = simulation.network.history
+        sent = [parcel for run in simulation.runs for parcel in run.network.history]
         return [(p.sent_at, p.sender, p.topic, len(p.payload)) for p in sent]
 
     assert all(story(seed) == story(seed) for seed in range(5))
@@ -84,6 +84,23 @@ def test_a_halt_while_the_broker_is_away_reaches_the_edges() -> None:
     # An aggregator that left with its last words in a queue would leave them waiting for ever.
     away = Fault("cut", "aggregator", 1.0, seconds=20.0)
     assert failure(with_faults(away, Fault("halt", at=2.0))) == ""
+
+
+@pytest.mark.parametrize(("kind", "of_both"), [("kill", 0), ("both", 1), ("power", 1)])
+def test_a_machine_that_dies_has_its_processes_in_both_runs_die(
+    tmp_path: Path, kind: str, of_both: int
+) -> None:
+    death = Fault(kind, "edge-0", 20)
+    simulation = Simulation(replace(with_faults(death), runs=2), tmp_path)
+    simulation.follow()
+    deaths = [[run.machines[f"edge-{n}"].deaths for run in simulation.runs] for n in range(EDGES)]
+    assert deaths == [[1, of_both], [0, 0]]
+
+
+def test_seeds_draw_schedules_of_one_run_and_of_two() -> None:
+    schedules = [draw(seed) for seed in range(400)]
+    assert 60 < sum(schedule.runs == 2 for schedule in schedules) < 140
+    assert any(schedule.short for schedule in schedules)
 
 
 def test_an_update_that_comes_again_after_the_end_was_accepted() -> None:

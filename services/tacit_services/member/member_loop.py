@@ -95,9 +95,8 @@ class MemberLoop:
         self.hears_host = True  # whether the host has answered the last time
         self._workers: dict[str, RunProcess] = {}
         self._done: set[tuple[str, str]] = set()  # consents whose process has ended for good
-        self._over: Counter[str] = (
-            Counter()
-        )  # looks since a run is over whose process has not ended
+        # Looks since a run is over whose process has not ended.
+        self._over: Counter[str] = Counter()
         self._unable: set[tuple[str, str]] = set()  # consents that rows or ledger stand against
         self._told: dict[str, tuple[str, str, str]] = {}  # what the host was told of a run
         # Offers that this process has looked at: the next one asks a policy that was changed.

@@ -1,11 +1,11 @@
 """The process of a member at work in one run.
 
-    python -m tacit_services.member.run_worker STATE RUN HOURS [LOAN]
+    python -m tacit_services.member.run_worker STATE RUN LOAN HOURS
 
 It reads the offer that was consented to from the member's folder, checks again that it is that one
 and that the consent holds, and trains as `tacit edge` does. It ends when the consent or the hours
 do (PAUSED), also where its member is busy. The ledger it is lent by the member, by
-the last argument and the locks that it inherits. Without one, it works on a part of published data,
+a third argument and the locks that it inherits. Without one, it works on a part of published data,
 whose ledger it opens itself. Its settings are TACIT_* variables, as of an edge.
 """
 
@@ -97,11 +97,15 @@ def _borrowed(loan: LedgerLoan, run: str, source: Source, identity: Identity) ->
         yield ledger
 
 
-def _main(folder: str, run: str, hours: str, loan: str | None = None) -> None:
-    lent = None if loan is None else LedgerLoan.read(loan)
+def main(folder: str, run: str, loan: str, hours: str) -> None:
+    """Work as the process's arguments say; a code of `work` becomes the process's.
+
+    loan: "" where the worker opens a ledger of its own.
+    """
+    lent = LedgerLoan.read(loan) if loan else None
     if code := work(Path(folder), run, lent, hours or None):
         sys.exit(code)
 
 
 if __name__ == "__main__":
-    launch.run(lambda: _main(*sys.argv[1:]))
+    launch.run(lambda: main(*sys.argv[1:]))

@@ -59,7 +59,7 @@ def worker_process(
         variables["TACIT_POLICY"] = membership.policy
     if membership.published is not None:
         variables["TACIT_DATA"] = membership.data
-    words = [str(state.folder), run, hours or "", *([] if loan is None else [loan.text()])]
+    words = [str(state.folder), run, "" if loan is None else loan.text(), hours or ""]
     command = python_child.command("tacit_services.member.run_worker", *words)
     inherits = () if loan is None else loan.descriptors
     return Child(f"run {run}", command, variables, folder / "worker.log", inherits=inherits)

@@ -9,34 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from tacit_services.journal import journal_file
 
-from tacit.privacy.ledger import read_chains
-from tacit.protocol import wire
-from tests.helpers.federation import Host, Member, federation, run_file
+from tests.helpers.federation import federation, run_file
 
 KILLS = 1  # of each member, and of the host
 BY_POLICY = 'accept = "within"\nlifetime_epsilon = 8.0'
-
-
-def journalled(host: Host, run: str) -> list[bytes]:
-    """Return every message in a run's journal, in its order."""
-    with journal_file.open_journal(host.place / "runs" / run / "journal") as file:
-        return [entry.payload for entry in journal_file.JournalReader(file, "journal")]
-
-
-def accepted(host: Host, run: str, first: int = 0) -> list[tuple[str, int]]:
-    """Return the (edge, number) of every update in a run's journal, from message `first` on."""
-    metas = [wire.decode(payload).meta for payload in journalled(host, run)[first:]]
-    return [(meta.edge, meta.seq) for meta in metas if meta.HasField("update")]
-
-
-def charges(member: Member) -> int:
-    """Return how many releases the ledger of a member's data has, its chain verified."""
-    (ledger,) = (member.folder / "home" / "tacit" / "ledgers").glob("*/*/edge-*.db")
-    (chain,) = read_chains(ledger)
-    chain.verify()
-    return chain.count
 
 
 def test_two_runs_at_once_go_on_whoever_is_killed(tmp_path: Path) -> None:
@@ -61,12 +38,12 @@ def test_two_runs_at_once_go_on_whoever_is_killed(tmp_path: Path) -> None:
         ]
         distinct: Counter[str] = Counter()
         for stands in runs:
-            pushes = accepted(host, stands["name"])
+            pushes = host.accepted(stands["name"])
             assert len(set(pushes)) == len(pushes) == stands["applied"] == 200
             distinct.update(edge for edge, _ in pushes)
             assert stands["refused"] == [{"member": "Site 2", "reason": "policy"}]
         for site in sites[:2]:
-            spare = charges(site) - distinct[site.identity]
+            spare = site.charges() - distinct[site.identity]
             assert 0 <= spare <= 2 * (KILLS + 1)  # a release of each run for a kill, and the last
             assert set(re.findall(r"edge-\d+", site.text("join.log"))) == {site.identity}
 
@@ -88,12 +65,12 @@ def test_a_federation_moves_to_another_host_in_the_middle_of_a_run(tmp_path: Pat
         distinct: Counter[str] = Counter()
         for name in ("first", "second"):
             stands = host.wait_run(name, lambda stands: stands["state"] == "ended")
-            pushes = accepted(host, name)
+            pushes = host.accepted(name)
             assert len(set(pushes)) == len(pushes) == stands["applied"] == 300
             distinct.update(edge for edge, _ in pushes)
         assert [site.identity for site in sites] == names
         for site in sites:
-            assert 0 <= charges(site) - distinct[site.identity] <= 4  # one of each run for a kill
+            assert 0 <= site.charges() - distinct[site.identity] <= 4  # one of each run for a kill
             assert "again, as edge-" in site.text("join.log")
 
 
@@ -108,15 +85,15 @@ def test_an_owner_withdraws_and_another_joins_while_a_run_trains(tmp_path: Path)
         host.wait_run("long", lambda stands: "Site 2" in stands["members"])
         said = sites[0].tacit("offers", "withdraw", "long", "--state", sites[0].state)
         assert "nothing leaves from now on" in said
-        spent = charges(sites[0])
+        spent = sites[0].charges()
         stands = host.wait_run(
             "long", lambda stands: {"member": "Site 0", "reason": "withdrawn"} in stands["refused"]
         )
         before = stands["applied"]
         host.wait_run("long", lambda stands: stands["applied"] > before + 20)
-        assert charges(sites[0]) == spent
+        assert sites[0].charges() == spent
         newcomer = sites[2].identity
-        host.wait(lambda: newcomer in {edge for edge, _ in accepted(host, "long")})
+        host.wait(lambda: newcomer in {edge for edge, _ in host.accepted("long")})
         host.tacit("stop", "long", "--federation", host.place)
         host.wait_run("long", lambda stands: stands["state"] == "stopped")
 

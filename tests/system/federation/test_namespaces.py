@@ -30,7 +30,6 @@ from tests.helpers.separate_sites import (
     with_key_log,
 )
 from tests.helpers.wheels import built, edge_venv
-from tests.system.federation.test_federation import accepted, journalled
 
 LIFETIME = 8.0
 DELTA = 1e-5
@@ -117,12 +116,12 @@ def first_updates(host: SeparateHost, sites: list[SeparateMember]) -> None:
 def wait_came(host: SeparateHost, run: str, sites: list[SeparateMember], first: int = 0) -> None:
     """Wait until a run's journal has an update of each member, from message `first` on."""
     missing = {site.identity for site in sites}
-    host.wait(lambda: missing <= {edge for edge, _ in accepted(host, run, first)})
+    host.wait(lambda: missing <= {edge for edge, _ in host.accepted(run, first)})
 
 
 def reached(host: SeparateHost) -> dict[str, int]:
     """Return how many messages the journals of the runs that must outlast kills have."""
-    return {run: len(journalled(host, run)) for run in ("first", "second")}
+    return {run: len(host.journalled(run)) for run in ("first", "second")}
 
 
 def two_runs_outlast_kills(host: SeparateHost, sites: list[SeparateMember]) -> None:
@@ -165,7 +164,7 @@ def one_joins_and_one_withdraws(host: SeparateHost, sites: list[SeparateMember])
     said = sites[0].tacit("offers", "withdraw", "long", "--state", sites[0].state)
     withdrawn = time.time()
     assert "nothing leaves from now on" in said
-    before = len(journalled(host, "long"))
+    before = len(host.journalled("long"))
     wait_came(host, "long", sites[1:], before)
     host.tacit("stop", "long", "--federation", host.place)
     stands = host.wait_run("long", lambda stands: stands["state"] == "stopped")
@@ -179,7 +178,7 @@ def check_accepted(host: SeparateHost, sites: list[SeparateMember]) -> None:
         (run, site.identity, seq) for site in sites for run, seq in site.sniffer.updates()
     }  # fmt: skip
     for run, stands in host.runs().items():
-        pushes = accepted(host, run)
+        pushes = host.accepted(run)
         assert len(set(pushes)) == len(pushes) == stands["applied"], run
         assert stands["applied"] == UPDATES.get(run, stands["applied"])
         assert {(run, *push) for push in pushes} <= left

@@ -10,7 +10,7 @@ from tacit_services.federation import access
 
 from tacit import rounding
 from tests.helpers.federation import Host, federation, run_file
-from tests.system.federation.test_federation import BY_POLICY, accepted, charges
+from tests.system.federation.test_federation import BY_POLICY
 
 
 def members(host: Host) -> dict[str, dict[str, Any]]:
@@ -28,7 +28,7 @@ def test_a_member_that_leaves_while_it_works_says_no_more_and_may_come_back(tmp_
         goes = sites[0]
         host.wait_run("long", lambda stands: stands["applied"] > 10)
         identity = goes.identity
-        host.wait(lambda: identity in {edge for edge, _ in accepted(host, "long")})
+        host.wait(lambda: identity in {edge for edge, _ in host.accepted("long")})
         # When
         told = goes.tacit("leave", "--state", goes.state)
         # Then: it has ended, the host says so, and its ledger remembers
@@ -38,23 +38,23 @@ def test_a_member_that_leaves_while_it_works_says_no_more_and_may_come_back(tmp_
         assert "the host was not told" not in told
         assert "long: ε " in told
         assert "over its life: ε " in told
-        spent = charges(goes)
+        spent = goes.charges()
         assert members(host)["Site 0"]["left"] is not None
         assert "left 20" in host.tacit("members", "--federation", host.place)
         stands = host.runs()["long"]
         assert {"member": "Site 0", "reason": "withdrawn"} in stands["refused"]
         before = stands["applied"]
         host.wait_run("long", lambda stands: stands["applied"] > before + 20)
-        assert charges(goes) == spent
+        assert goes.charges() == spent
         host.tacit("stop", "long", "--federation", host.place)
         host.wait_run("long", lambda stands: stands["state"] == "stopped")
-        pushes = accepted(host, "long")
+        pushes = host.accepted("long")
         assert len([edge for edge, _ in pushes if edge == identity]) <= spent
         # When: it comes back
         listed = json.loads(goes.tacit("ledger", "list", "--json"))
         assert [(row["releases"], row["runs"]) for row in listed] == [(spent, 1)]
         number = json.loads(sites[1].tacit("ledger", "verify", "--state", sites[1].state, "--json"))
-        assert number[0]["count"] == charges(sites[1])
+        assert number[0]["count"] == sites[1].charges()
         goes.join(host, BY_POLICY)
         host.wait(lambda: members(host)["Site 0"]["left"] is None)
         assert goes.identity == identity
@@ -73,7 +73,7 @@ def test_the_list_of_offers_says_how_a_run_ended_and_what_it_has_cost(tmp_path: 
         assert "ended, ε " in listed
         assert listed.strip().endswith(" of 2")
         (row,) = json.loads(site.tacit("offers", "list", "--state", site.state, "--json"))
-        assert row["spent"]["releases"] == charges(site)
+        assert row["spent"]["releases"] == site.charges()
         assert row["began"] <= row["ended"]
         assert not (site.state / "runs" / "short" / "files").exists()
         shown = site.tacit("ledger", "show", "--state", site.state)

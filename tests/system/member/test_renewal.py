@@ -12,7 +12,6 @@ from tacit_services.transport.tls import Tls
 
 from tests.helpers.federation import Host, Member, federation, run_file
 from tests.helpers.servers import wait_for
-from tests.system.federation.test_federation import accepted, charges
 
 SECONDS = 24.0  # for which a certificate of this federation is valid
 POLICY = 'accept = "within"'
@@ -55,11 +54,11 @@ def test_training_goes_on_over_renewals_and_a_member_that_slept_joins_again(tmp_
         # Then: nothing is lost or doubled
         host.tacit("stop", "long", "--federation", host.place)
         stands = host.wait_run("long", lambda stands: stands["state"] == "stopped")
-        pushes = accepted(host, "long")
+        pushes = host.accepted("long")
         assert len(set(pushes)) == len(pushes) == stands["applied"]
         assert site.text("join.log").count("the certificate was renewed") >= 2
         # When: the member sleeps for longer than its certificate lasts
-        spent = charges(site)
+        spent = site.charges()
         assert spent >= stands["applied"]
         site.kill()
         wait_for(lambda: time.time() > ends(site), 2 * SECONDS)
@@ -74,4 +73,4 @@ def test_training_goes_on_over_renewals_and_a_member_that_slept_joins_again(tmp_
         run = run_file(tmp_path, updates=10, epsilon=60.0, count=1)
         host.tacit("submit", run, "--name", "next", "--federation", host.place)
         host.wait_run("next", lambda stands: stands["state"] == "ended")
-        assert charges(site) >= spent + 10
+        assert site.charges() >= spent + 10

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 
 from tests.helpers.federation import federation, run_file
-from tests.system.federation.test_federation import BY_POLICY, charges
+from tests.system.federation.test_federation import BY_POLICY
 
 
 def test_a_withdrawal_holds_while_the_member_hangs(tmp_path: Path) -> None:
@@ -22,10 +22,10 @@ def test_a_withdrawal_holds_while_the_member_hangs(tmp_path: Path) -> None:
         try:
             told = sites[0].tacit("offers", "withdraw", "long", "--state", sites[0].state)
             assert "nothing leaves from now on" in told
-            spent = charges(sites[0])
+            spent = sites[0].charges()
             before = host.runs()["long"]["applied"]
             host.wait_run("long", lambda stands: stands["applied"] > before + 20)
-            assert charges(sites[0]) == spent
+            assert sites[0].charges() == spent
         finally:
             hanging.send_signal(signal.SIGCONT)
         host.wait_run(

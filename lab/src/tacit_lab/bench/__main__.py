@@ -15,7 +15,8 @@ flight), p50, p99; (d) what privacy costs: an edge step taken apart (bench/cost.
 edge's whole push costs over a plain step, for five networks (bench/step.py); (f) what a push costs
 an edge past its step, stage by stage, at three sizes (bench/push.py); (g) the path by size, and a
 model of 45 MB there and back (bench/large.py); (h) a thousand edges, and ten thousand
-(bench/crowd.py).
+(bench/crowd.py); (i) a run through a federation's front door, and two at once
+(bench/federation_rate.py).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from tacit import config
 from tacit.algorithms.mapa.mapa import MapaServer
 from tacit.config import RunFile
 from tacit.protocol import topics
-from tacit_lab.bench import cost, crowd, large, push, step, training_cost
+from tacit_lab.bench import cost, crowd, federation_rate, large, push, step, training_cost
 from tacit_lab.bench.workers import ChildProcess
 from tacit_lab.checkout import ROOT
 
@@ -105,6 +106,7 @@ def main() -> None:
     results |= cost.costs()
     results |= step.measured()
     results["push_ms_by_size"] = push.measured()
+    results |= federation_rate.measured()
     results = {
         key: round(value, 4) if isinstance(value, float) else value
         for key, value in results.items()
@@ -146,6 +148,7 @@ def _print(results: dict[str, Any]) -> None:
     print("(g) path / broker        " + ", ".join(f"{size}: {ratio}" for size, ratio in sizes))
     large.show(results)
     crowd.show(results)
+    federation_rate.show(results)
     print("written to out/bench.json")
 
 
