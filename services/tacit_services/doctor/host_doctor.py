@@ -70,9 +70,9 @@ class HostDoctor:
     def _broker(self) -> Diagnosis:
         """Look whether the front door hands a client of MQTT to the federation's broker."""
         try:
-            shown = self._route.certificate(ALPN)
+            certificate = self._route.certificate(ALPN)
             ca = x509.load_pem_x509_certificate((self._folder / "ca" / CA).read_bytes())
-            shown.verify_directly_issued_by(ca)
+            certificate.verify_directly_issued_by(ca)
         except (OSError, ValueError, TypeError) as error:
             return ill("broker", f"does not answer ({error or 'closed'})", "see broker/broker.log")
         return well("broker", "answers at the one port")

@@ -88,10 +88,10 @@ class HostRoute:
         """
         context.set_alpn_protocols([protocol])
         with self._connected() as raw, context.wrap_socket(raw, server_hostname=self.host) as link:
-            shown = link.getpeercert(binary_form=True)
-        if shown is None:
+            certificate = link.getpeercert(binary_form=True)
+        if certificate is None:
             raise OSError("no certificate was shown")
-        return x509.load_der_x509_certificate(shown)
+        return x509.load_der_x509_certificate(certificate)
 
     def _connected(self) -> socket.socket:
         if self._proxy is not None:

@@ -89,28 +89,28 @@ class MemberDoctor:
     def _clock(self) -> Diagnosis:
         """Ask the host for its time, and for its authority, which `_tls` looks at."""
         try:
-            shown = pinned_authority.document_at(self._route.url, self._route.proxies)
-            authority = pinned_authority.read(shown.content)
+            document = pinned_authority.document_at(self._route.url, self._route.proxies)
+            authority = pinned_authority.read(document.content)
         except TacitError as error:
             return self._no_host(error)
-        if shown.clock_apart is not None:
-            apart = shown.clock_apart + self._ahead
+        if document.clock_apart is not None:
+            apart = document.clock_apart + self._ahead
             if abs(apart) > CLOCK:
                 return ill("clock", pinned_authority.clocks(apart), "")
-        if self._pin is not None and self._pin != shown.pin:
-            return ill("tls", f"the host shows {shown.pin}, and not {self._pin[:80]}", _APART)
+        if self._pin is not None and self._pin != document.pin:
+            return ill("tls", f"the host shows {document.pin}, and not {self._pin[:80]}", _APART)
         self._authority = authority
         return well("clock", "agrees with the host's")
 
     def _no_host(self, error: TacitError) -> Diagnosis:
         """Return why a server that answers is not asked as a federation's host."""
         try:
-            shown = self._route.certificate(HTTPS)
+            certificate = self._route.certificate(HTTPS)
         except OSError as reason:
             return ill("tls", f"{self._route.address}: {reason}", _APART)
-        if self._state is not None and self._is_foreign(self._state, shown):
-            return _taken_apart("", shown)
-        names = certificates.hosts(shown)
+        if self._state is not None and self._is_foreign(self._state, certificate):
+            return _taken_apart("", certificate)
+        names = certificates.hosts(certificate)
         if self._route.host not in names:
             return self._other_name(names)
         return ill("host", str(error), "is the address that of `tacit serve`?")
@@ -128,15 +128,15 @@ class MemberDoctor:
         if self._authority.public_web:
             return self._public_certificate()
         try:
-            shown = self._route.certificate(HTTPS)
+            certificate = self._route.certificate(HTTPS)
         except OSError as error:
             return ill("tls", f"{self._route.address}: {error}", _APART)
-        if not self._is_ours(shown):
-            return _taken_apart("", shown)
-        names = certificates.hosts(shown)
+        if not self._is_ours(certificate):
+            return _taken_apart("", certificate)
+        names = certificates.hosts(certificate)
         if self._route.host not in names:
             return self._other_name(names)
-        if shown.not_valid_after_utc.timestamp() < self._now():
+        if certificate.not_valid_after_utc.timestamp() < self._now():
             return ill(
                 "tls", "the host's certificate has ended", "its operator starts `tacit serve` anew"
             )
@@ -154,7 +154,7 @@ class MemberDoctor:
             return ill("tls", f"{self._route.address}: {error}", _APART)
         return well("tls", f"one that the system believes, for {self._route.host}")
 
-    def _is_ours(self, shown: x509.Certificate) -> bool:
+    def _is_ours(self, certificate: x509.Certificate) -> bool:
         """Return whether the federation's authority, as this machine knows it, has signed it."""
         if self._state is not None:
             ca = self._state.tls.ca.read_bytes()
@@ -162,15 +162,17 @@ class MemberDoctor:
             assert self._authority is not None
             ca = self._authority.ca.encode("ascii")
         try:
-            shown.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
+            certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
         except (ValueError, TypeError, InvalidSignature):
             return False
         return True
 
-    def _is_foreign(self, state: MemberState, shown: x509.Certificate) -> bool:
+    def _is_foreign(self, state: MemberState, certificate: x509.Certificate) -> bool:
         """Return whether a member whose host has a certificate of the federation sees another."""
         membership = state.membership()
-        return membership is not None and not membership.public_web and not self._is_ours(shown)
+        return (
+            membership is not None and not membership.public_web and not self._is_ours(certificate)
+        )
 
     def _own_certificate(self) -> Diagnosis:
         assert self._state is not None
@@ -211,15 +213,15 @@ class MemberDoctor:
         assert self._state is not None
         tls = self._state.tls
         try:
-            shown = self._route.certificate(ALPN, tls)
+            certificate = self._route.certificate(ALPN, tls)
         except (OSError, ConfigError) as error:
             return ill(
                 "broker",
                 f"{self._route.address} does not hand us to it ({error or 'closed'})",
                 "the host's operator looks with `tacit doctor --federation FOLDER`",
             )
-        if not self._is_ours(shown):
-            return _taken_apart("for MQTT, ", shown)
+        if not self._is_ours(certificate):
+            return _taken_apart("for MQTT, ", certificate)
         member = self._state.membership()
         assert member is not None
         try:
@@ -243,8 +245,8 @@ def _unread(message: Inbound) -> None:
     message.done()
 
 
-def _taken_apart(where: str, shown: x509.Certificate) -> Diagnosis:
-    issuer = printable(shown.issuer.rfc4514_string(), 100)
+def _taken_apart(where: str, certificate: x509.Certificate) -> Diagnosis:
+    issuer = printable(certificate.issuer.rfc4514_string(), 100)
     return ill(
         "tls", f"{where}somebody takes it apart: {issuer} has signed the certificate", _APART
     )

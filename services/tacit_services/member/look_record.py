@@ -13,7 +13,7 @@ from pathlib import Path
 from tacit.errors import ConfigError, other_format
 from tacit_services.disk import files
 from tacit_services.member.run_cost import RunPromise
-from tacit_services.member.screen_text import Sections, text_of
+from tacit_services.member.screen_text import ScreenSections, text_of
 
 FORMAT = 1
 _FILE = "look.json"
@@ -33,7 +33,7 @@ class LookRecord:
     answer: str
     kind: str
     reason: str
-    sections: Sections
+    sections: ScreenSections
     promise: RunPromise | None = None
 
     @property

@@ -104,7 +104,7 @@ def _pages() -> APIRouter:
     return router
 
 
-RunName = Annotated[str, Field(pattern=RUN)]
+OfferedName = Annotated[str, Field(pattern=RUN)]
 OwnerAction = Literal["accept", "decline", "withdraw"]
 
 
@@ -130,7 +130,7 @@ def _routes(
     @router.get(
         "/offers/{run}", summary="What is to be read of an offer", responses=documented(404)
     )
-    def offer(run: RunName) -> Response:
+    def offer(run: OfferedName) -> Response:
         try:
             return document(desk.offer(run))
         except KeyError:
@@ -138,7 +138,7 @@ def _routes(
 
     @router.post("/offers/{run}/{action}", summary="Accept, decline or withdraw",
                  responses=documented(404, 409, 422))  # fmt: skip
-    def decide(run: RunName, action: OwnerAction, deciding: Deciding) -> Response:
+    def decide(run: OfferedName, action: OwnerAction, deciding: Deciding) -> Response:
         try:
             return document({"said": desk.decide(run, action, deciding.fingerprint)})
         except KeyError:

@@ -24,7 +24,7 @@ from tacit.shown import printable
 from tacit_services.member.consent import Consent, KeyStanding
 from tacit_services.member.looking import Looked
 from tacit_services.member.run_cost import RunCost
-from tacit_services.member.screen_text import ScreenRow, Sections
+from tacit_services.member.screen_text import ScreenRow, ScreenSections
 from tacit_services.member.verdict import OfferVerdict, PolicyWord
 
 _MOST_NAMES = 30  # columns, or layers, of which the screen has the names; --json has all
@@ -76,7 +76,7 @@ class Screen:
     earlier: Consent | None = None
     hours: str | None = None
 
-    def sections(self) -> Sections:
+    def sections(self) -> ScreenSections:
         """Return every part of the screen that has rows."""
         return tuple((title, tuple(rows)) for title, rows in self._parts() if rows)
 

@@ -12,10 +12,10 @@ from rich.text import Text
 WIDTH = 80
 _LABEL = 12
 ScreenRow = tuple[str, str]  # a label, and words
-Sections = tuple[tuple[str, tuple[ScreenRow, ...]], ...]  # a title, and rows
+ScreenSections = tuple[tuple[str, tuple[ScreenRow, ...]], ...]  # a title, and rows
 
 
-def print_sections(sections: Sections, to: Console) -> None:
+def print_sections(sections: ScreenSections, to: Console) -> None:
     """Print a screen, at most 80 columns wide."""
     width = min(to.width, WIDTH)
     for title, rows in sections:
@@ -29,7 +29,7 @@ def print_sections(sections: Sections, to: Console) -> None:
         to.print(Padding(table, (0, 0, 1, 2)), width=width)
 
 
-def text_of(sections: Sections) -> str:
+def text_of(sections: ScreenSections) -> str:
     """Return a screen as plain text."""
     written = io.StringIO()
     print_sections(sections, Console(file=written, width=WIDTH, color_system=None, highlight=False))

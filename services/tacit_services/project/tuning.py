@@ -127,10 +127,10 @@ class _Search:
 
     def space(self) -> dict[str, optuna.distributions.BaseDistribution]:
         """Return the bounds of each key; the run file's own value is within them."""
-        own = self.present()
+        present = self.present()
         space: dict[str, optuna.distributions.BaseDistribution] = {}
         for key, (low, high) in self._bounds().items():
-            value = own.get(key, low)
+            value = present.get(key, low)
             least, most = min(low, value), max(high, value)
             if isinstance(low, int):
                 space[key] = optuna.distributions.IntDistribution(int(least), int(most), log=True)
@@ -141,13 +141,13 @@ class _Search:
     def present(self) -> TunedValues:
         """Return the run file's own values of what is varied."""
         sections = {"privacy": self._run.privacy, "algorithm": self._run.algorithm}
-        own: TunedValues = {}
+        present: TunedValues = {}
         for key, (low, _) in self._bounds().items():
             section, _, name = key.partition(".")
             value = getattr(sections[section], name)
             if value > 0:  # the scale is logarithmic
-                own[key] = round(value) if isinstance(low, int) else value
-        return own
+                present[key] = round(value) if isinstance(low, int) else value
+        return present
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
         """Return the usual bounds of each key that is varied; of whole numbers where they are."""

@@ -82,13 +82,13 @@ def ill(diagnoses: dict[str, Diagnosis]) -> list[str]:
 
 
 def test_a_member_and_a_host_that_are_well_are_told_so(place: Place) -> None:
-    told = json.loads(place.member.tacit("doctor", "--state", place.member.state, "--json"))
+    printed = json.loads(place.member.tacit("doctor", "--state", place.member.state, "--json"))
     looked = "name port clock tls certificate version broker memory disk ledger rows"
-    assert [line["what"] for line in told] == looked.split()
-    assert {line["state"] for line in told} == {Wellness.WELL}
-    told = json.loads(place.host.tacit("doctor", "--federation", place.host.place, "--json"))
-    assert {line["state"] for line in told} == {Wellness.WELL}
-    assert {"port", "runs", "broker", "certificate", "disk"} <= {line["what"] for line in told}
+    assert [line["what"] for line in printed] == looked.split()
+    assert {line["state"] for line in printed} == {Wellness.WELL}
+    printed = json.loads(place.host.tacit("doctor", "--federation", place.host.place, "--json"))
+    assert {line["state"] for line in printed} == {Wellness.WELL}
+    assert {"port", "runs", "broker", "certificate", "disk"} <= {line["what"] for line in printed}
 
 
 def test_a_machine_that_is_no_member_yet_is_told_by_what_the_host_is_known(place: Place) -> None:
@@ -218,12 +218,12 @@ def test_a_broker_that_does_not_answer(place: Place) -> None:
     broker.send_signal(signal.SIGSTOP)
     try:
         diagnoses = place.diagnoses(place.member.state)
-        told = place.host.tried("doctor", "--federation", place.host.place, "--json")
+        printed = place.host.tried("doctor", "--federation", place.host.place, "--json")
     finally:
         broker.send_signal(signal.SIGCONT)
     assert ill(diagnoses) == ["broker"]
-    assert told.returncode == 1
-    stand = {line["what"]: line["state"] for line in json.loads(told.stdout)}
+    assert printed.returncode == 1
+    stand = {line["what"]: line["state"] for line in json.loads(printed.stdout)}
     assert [what for what, wellness in stand.items() if wellness == Wellness.ILL] == ["broker"]
 
 

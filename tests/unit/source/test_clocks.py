@@ -50,6 +50,9 @@ ALLOWED = {
     # when somebody did something, for people to read
     ("services/tacit_services/federation/audit_log.py", "time.time"),
     ("services/tacit_services/federation/run_desk.py", "time.time"),
+    # since when an upload is there that no run names
+    ("services/tacit_services/federation/upload_book.py", "time.time"),
+    ("services/tacit_services/federation/file_pool.py", "time.time"),
     ("services/tacit_services/federation/submissions.py", "time.time"),
     # whether this machine's clock is far from the host's, by which certificates are valid
     ("services/tacit_services/transport/pinned_authority.py", "time.time"),
@@ -58,6 +61,11 @@ ALLOWED = {
     # when a certificate is renewed, and when it has ended: dates of the world
     ("services/tacit_services/member/own_certificate.py", "time.time"),
     ("services/tacit_services/member/own_certificate.py", "from datetime"),
+    # whether clocks agree, and when certificates end
+    ("services/tacit_services/doctor/member_doctor.py", "time.time"),
+    ("services/tacit_services/doctor/host_doctor.py", "time.time"),
+    # when something left, for its owner to read
+    ("services/tacit_services/worker/departures.py", "time.time"),
     # when a run began and ended at a member, for its owner to read
     ("services/tacit_services/member/run_diary.py", "time.time"),
     (
