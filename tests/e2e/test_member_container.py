@@ -124,5 +124,5 @@ def test_a_member_in_a_container_works_stops_in_order_and_goes_on(clinic: Clinic
     look = "find /var/lib/tacit/identities/tacit/ledgers -name 'edge-*.db'"
     (ledger,) = docker("exec", clinic.member, "sh", "-c", look).split()
     assert ledger.endswith("edge-0.db")
-    listed = docker("exec", clinic.member, "tacit", "offers")
-    assert re.findall(r"^(\w+) +accepted$", listed, re.MULTILINE) == ["first", "second"]
+    listed = json.loads(docker("exec", clinic.member, "tacit", "offers", "list", "--json"))
+    assert {each["run"] for each in listed} == {"first", "second"}
