@@ -228,7 +228,7 @@ sbom: ## what each image is made of, by the locks (tools: the wheel with tacit[r
 	  rm $(SBOM)/$$part.txt; \
 	done
 
-up: ## start broker, store, aggregator and 5 edges in containers
+up: ## start a federation in containers: a host and 5 members
 	docker compose up --build --detach
 
 down: ## stop them, of every profile, and delete containers and networks (ALL=1: volumes, ledgers included, for good)
@@ -237,8 +237,8 @@ down: ## stop them, of every profile, and delete containers and networks (ALL=1:
 define LOST
 This deletes every volume of the project, for good:
   identities   what each edge's rows have spent (their ledgers), unless TACIT_LEDGERS names a folder, and their keys
-  aggregator   models, results and journals of all runs
-  pki and three more   the certificate authority, and every certificate
+  host         models, results and journals of all runs, the certificate authority, and who is a member
+  aggregator, pki and five more   the same of runs without a federation
 Nobody knows then what the rows have spent: started again on them, each edge begins with a whole budget.
 endef
 export LOST

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -98,16 +100,24 @@ class ServiceSettings(BaseSettings):
 
         Raises ConfigError for a run file that is wrong, DataError where the data of none is there.
         """
-        files = [Path(name) for name in self.run_file.split(":")]
-        for path in files:
-            run = config.load(path, edges=self.edges, seed=self.seed)
-            if run.source.available(self.data):
-                return run
-        if len(files) > 1:
-            raise DataError(
-                f"run_file={self.run_file}: the data of none of them is in data={self.data}"
-            )
-        return run  # the error, which names the missing file, comes when the data is loaded
+        load = partial(config.load, edges=self.edges, seed=self.seed)
+        return first_with_data(self.run_file, self.data, load)[1]
+
+
+def first_with_data(
+    files: str, data: Path | None, load: Callable[[Path], RunFile]
+) -> tuple[Path, RunFile]:
+    """Return the run file, read by `load`: of several, ':' between, the first with data in `data`.
+
+    Raises ConfigError for a run file that is wrong, DataError where the data of none is there.
+    """
+    paths = [Path(name) for name in files.split(":")]
+    for path in paths:
+        run = load(path)
+        # Of one file the error, which names the missing data, comes when that is read.
+        if len(paths) == 1 or run.source.available(data):
+            return path, run
+    raise DataError(f"run_file={files}: the data of none of them is in data={data}")
 
 
 class AggregatorSettings(ServiceSettings):

@@ -1,37 +1,25 @@
-"""Run inside a container, as text: python -c PROBE (plain | TOKEN_HOLDER_ID) TOPIC...; prints the
+"""Run inside a member's container, as text: python -c PROBE (plain | STATE) TOPIC...; prints the
 broker's verdicts.
 
-It imports no torch: an edge's container has little time for it.
+STATE is the folder of a member, with whose certificate it speaks. It imports no torch: a member's
+container has little time for it.
 """
 
 import queue
 import sys
 from pathlib import Path
 
-import httpx
 import paho.mqtt.client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
-from tacit_services.enrollment import certificates
 from tacit_services.transport.mqtt import Connection
-from tacit_services.transport.tls import Tls, context_trusting
+from tacit_services.transport.tls import Tls
 
-ca, folder, name = Path("/run/tacit/ca.crt"), Path("/tmp/probe"), sys.argv[1]
+state = Path(sys.argv[1])
 tls = None
-if name != "plain":
-    tls = Tls(ca, folder / "tls.crt", folder / "tls.key")
-    if not folder.exists():
-        folder.mkdir()
-        key = certificates.new_key()
-        request = certificates.pem(certificates.request(key, name)).decode()
-        token = Path("/run/tacit/token").read_text().strip()
-        with httpx.Client(
-            verify=context_trusting(ca), headers={"Authorization": f"Bearer {token}"}
-        ) as web:
-            answer = web.post("https://enrollment:8443/v1/enroll", json={"csr": request})
-        tls.key.write_bytes(certificates.key_pem(key))
-        tls.cert.write_text(answer.json()["certificate"])
+if str(state) != "plain":
+    tls = Tls(state / "ca.crt", state / "tls.crt", state / "tls.key")
 # A certificate that the broker refuses ends here.
-entry = Connection("mosquitto:8883", "probe", [], lambda inbound: None, tls=tls)
+entry = Connection("host:8443", "probe", [], lambda inbound: None, tls=tls)
 entry.start(3.0)
 entry.stop()
 # tacit speaks MQTT 3.1.1, in which a broker acknowledges what it drops; MQTT 5 tells the two apart.
@@ -39,8 +27,8 @@ client = paho.Client(CallbackAPIVersion.VERSION2, protocol=MQTTProtocolVersion.M
 verdicts: queue.SimpleQueue[int] = queue.SimpleQueue()
 client.on_publish = lambda _c, _u, _m, reason, _p: verdicts.put(reason.value)
 if tls is not None:
-    client.tls_set_context(tls.context())
-client.connect("mosquitto", 8883)
+    client.tls_set_context(tls.context("mqtt"))
+client.connect("host", 8443)
 client.loop_start()
 for topic in sys.argv[2:]:
     client.publish(topic, b"x", qos=1)

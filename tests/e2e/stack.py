@@ -70,6 +70,11 @@ class Stack:
         self._root = root
         self._environment["COMPOSE_FILE"] = os.pathsep.join(files)
 
+    def expect_another_run(self) -> None:
+        """Let the next status be of another run, which has counted nothing yet."""
+        self.version = 0
+        self._spent = {}
+
     def compose(self, *arguments: str, seconds: float = 120.0) -> str:
         """Run `docker compose ARGUMENTS`; returns its output.
 

@@ -14,12 +14,13 @@ from tests.e2e.stack import Stack, docker, needs_engine
 from tests.helpers.servers import free_port
 
 pytestmark = pytest.mark.e2e
-PROFILES = ("--profile", "vertical", "--profile", "gossip")
+PROFILES = ("--profile", "vertical", "--profile", "gossip", "--profile", "alone")
+VOLUMES = 10
 
 
 @pytest.fixture
 def stack(tmp_path: Path) -> Iterator[Stack]:
-    """Yield containers, networks and volumes of two profiles, created and not started."""
+    """Yield containers, networks and volumes of three profiles, created and not started."""
     needs_engine()
     stack = Stack(f"tacit-down-{os.getpid()}", free_port(), ["compose.yaml"], tmp_path)
     stack.compose("build", seconds=900.0)
@@ -40,13 +41,13 @@ def left(stack: Stack) -> dict[str, int]:
 
 def test_nothing_is_left_that_a_later_up_would_trip_over(stack: Stack) -> None:
     existing = left(stack)
-    assert existing["container"] >= 5 + 4 + 8  # edges, parties, peers
-    assert existing["volume"] == 8
+    assert existing["container"] >= 5 + 4 + 8 + 5  # edges, parties, peers, edges alone
+    assert existing["volume"] == VOLUMES
     assert existing["network"] >= 2
 
     stack.make("down")
 
-    assert left(stack) == {"container": 0, "network": 0, "volume": 8}
+    assert left(stack) == {"container": 0, "network": 0, "volume": VOLUMES}
 
     stack.make("down", "ALL=1")
 

@@ -1,4 +1,4 @@
-"""compose.yaml with one hostile member: the others train on, every limit holds, and nobody dies but
+"""compose.yaml, profile `alone`, with one hostile member: the others train on, every limit holds, and nobody dies but
 who is killed; then nothing is lost, and nothing is there twice.
 
 The tests are steps of one story, in order; each begins where the one before ended.
@@ -26,10 +26,10 @@ from tests.helpers.servers import free_port
 
 pytestmark = [pytest.mark.e2e, pytest.mark.exhaustive]  # minutes, which CI has not
 START, STRETCH, EDGES = 300.0, 60.0, 3
-FILES = ["compose.yaml", "tests/e2e/pace.yaml", "tests/e2e/run-file.yaml", "tests/e2e/hostile.yaml"]
-MORE = {"E2E_RUN_FILE": "digits.toml"}
-LASTING = ("enrollment", "mosquitto", "redis", "aggregator", "edge")
-MORTAL = ("mosquitto", "redis", "aggregator", "edge")
+FILES = ["compose.yaml", "tests/e2e/alone.yaml", "tests/e2e/hostile.yaml"]
+MORE = {"COMPOSE_PROFILES": "alone", "E2E_RUN_FILE": str(Path(__file__).parent / "digits.toml")}
+LASTING = ("enrollment", "mosquitto", "redis", "aggregator", "lone-edge")
+MORTAL = ("mosquitto", "redis", "aggregator", "lone-edge")
 DONE = ("exited", 0)
 HOSTILE = ("--profile", "hostile")
 
@@ -71,7 +71,8 @@ def restarts(stack: Stack) -> dict[str, list[tuple[bool, int]]]:
 
 
 def test_the_others_train_on_beside_a_hostile_member_and_nothing_dies(stack: Stack) -> None:
-    stack.compose("up", "--detach", "--no-build", "--scale", f"edge={EDGES}", seconds=START)
+    up = ("up", "--detach", "--no-build", "--scale", f"lone-edge={EDGES}", "lone-edge")
+    stack.compose(*up, seconds=START)
     stack.wait(lambda status: status.edges_online == EDGES, START, "edges online")
     stack.wait_for_updates(20, START)
     usual = rate(stack)
@@ -112,7 +113,7 @@ def test_nothing_is_lost_and_nothing_is_there_twice(stack: Stack, tmp_path: Path
     stack.wait(lambda status: status.state == "halted", 60.0, "the end of the run")
     stack.wait(lambda _: not running(stack), 60.0, "every edge to exit")
     stack.compose("cp", "aggregator:/var/lib/tacit", str(tmp_path / "server"))
-    stack.compose("cp", "edge:/var/lib/tacit/identities", str(tmp_path / "identities"))
+    stack.compose("cp", "lone-edge:/var/lib/tacit/identities", str(tmp_path / "identities"))
 
     # The journal has every number once, and folds to the model that is reported.
     journal = tmp_path / "server" / "run.journal"
@@ -133,7 +134,7 @@ def test_nothing_is_lost_and_nothing_is_there_twice(stack: Stack, tmp_path: Path
 
 def running(stack: Stack) -> list[str]:
     """Return the states of the honest edges' containers that have not ended well."""
-    states = [edge["State"] for edge in stack.inspect("edge")]
+    states = [edge["State"] for edge in stack.inspect("lone-edge")]
     return [state["Status"] for state in states if (state["Status"], state["ExitCode"]) != DONE]
 
 

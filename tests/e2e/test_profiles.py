@@ -42,8 +42,8 @@ def stack(request: pytest.FixtureRequest, data_root: Path | None) -> Iterator[St
 def test_a_profile_trains_through_the_death_of_its_broker_to_its_own_end(
     stack: Stack, service: str, accuracy: float
 ) -> None:
-    scales = ("--scale", "edge=0", "--scale", f"{service}={WORKERS}")
-    stack.compose("up", "--detach", "--no-build", *scales, seconds=START)
+    scale = ("--scale", f"{service}={WORKERS}")
+    stack.compose("up", "--detach", "--no-build", *scale, service, seconds=START)
     stack.wait(lambda status: status.edges_online == WORKERS, START, f"{WORKERS} online")
     stack.wait_for_updates(50, START)
     [broker] = stack.containers("mosquitto")

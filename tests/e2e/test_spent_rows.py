@@ -20,7 +20,7 @@ START = 180.0  # seconds for processes to start and be counted
 END = 240.0  # for the run, and the ten seconds until it is known that nobody can push
 EDGES = 2
 PUSHES = 25
-UP = ("up", "--detach", "--no-build", "--scale", f"edge={EDGES}")
+UP = ("up", "--detach", "--no-build", "--scale", f"lone-edge={EDGES}", "lone-edge")
 
 
 def project(folder: Path) -> Path:
@@ -62,7 +62,11 @@ def project(folder: Path) -> Path:
 
 def of_run(name: str, port: int, data: Path) -> Stack:
     """Return the project's stack in the run called `name`; its volumes are the same."""
-    more = {"TACIT_RUN_FILE": "/data/clinic/run.toml", "TACIT_RUN_ID": name}
+    more = {
+        "COMPOSE_PROFILES": "alone",
+        "TACIT_RUN_FILE": "/data/clinic/run.toml",
+        "TACIT_RUN_ID": name,
+    }
     return Stack(f"tacit-spent-{os.getpid()}", port, ["compose.yaml"], data, more)
 
 
@@ -98,5 +102,5 @@ def test_rows_that_have_spent_all_have_nothing_left_after_down_and_up(
     assert end.applied == 0
     assert second.pushes() == pushes
     assert {name: edge.epsilon_pld for name, edge in second.edges.items()} == spent
-    logs = second.compose("logs", "--no-log-prefix", "edge")
+    logs = second.compose("logs", "--no-log-prefix", "lone-edge")
     assert logs.count("0 pushes left") >= EDGES

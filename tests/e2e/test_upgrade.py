@@ -1,6 +1,6 @@
 """tacit 0.2 by its own compose.yaml and images, stopped in mid-run.
 
-Today's images go on with its volumes.
+Today's images go on with its volumes: with the run in the profile `alone`, with its ledgers everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HERE = Path(__file__).parent
 START = 180.0  # seconds for processes to start and be counted
 END = 300.0  # for the rest of the run
 EDGES = range(2)
-UP = ("up", "--detach", "--no-build", "--scale", f"edge={len(EDGES)}")
+UP = ("up", "--detach", "--no-build", "--scale")
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     """
     needs_engine()
     older, overlay = tree(tmp_path / "older"), str(HERE / "upgrade.yaml")
-    more = {"E2E_RUN_FILE": str(HERE / "upgrade.toml")}
+    more = {"E2E_RUN_FILE": str(HERE / "upgrade.toml"), "COMPOSE_PROFILES": "alone"}
     new_stack = Stack(
         f"tacit-upgrade-{os.getpid()}", free_port(), ["compose.yaml", overlay], tmp_path, more
     )
@@ -50,37 +50,52 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 
 def test_todays_images_go_on_with_the_volumes_of_0_2(stack: Stack, tmp_path: Path) -> None:
-    stack.compose(*UP, seconds=START)
+    stack.compose(*UP, f"edge={len(EDGES)}", seconds=START)
     stack.wait(lambda status: status.edges_online == len(EDGES), START, "0.2's edges online")
     stack.wait_for_updates(200, START)
     stack.compose("stop", seconds=120.0)
-    before = left(stack, tmp_path / "before")
+    before = left(stack, "edge", tmp_path / "before")
     assert not (before.out / "summary.json").exists()
 
-    stack.of(ROOT, ["compose.yaml", str(HERE / "upgrade.yaml")])
-    stack.compose(*UP, seconds=START)
+    stack.of(ROOT, ["compose.yaml", str(HERE / "upgrade.yaml"), str(HERE / "alone.yaml")])
+    stack.compose(*UP, f"lone-edge={len(EDGES)}", "lone-edge", seconds=START)
     end = stack.wait(lambda status: status.state == "finished", END, "the end of the run")
     stack.wait(lambda _: settled(stack), START, "every edge to exit, and the summary")
-    after = left(stack, tmp_path / "after")
+    after = left(stack, "lone-edge", tmp_path / "after")
 
     assert end.applied == end.target
     assert end.refusals == 0
     goes_on(before, after)
+    in_a_federation(stack, stack.pushes())
+
+
+def in_a_federation(stack: Stack, spent: dict[str, int]) -> None:
+    """Check that the federation's members go on with the ledgers of the edges of their numbers."""
+    stack.make("down")
+    stack.of(ROOT, ["compose.yaml", "tests/e2e/run-file.yaml", "tests/e2e/pace.yaml"])
+    stack.expect_another_run()
+    stack.compose(*UP, f"edge={len(EDGES)}", "host", "submit", "edge", seconds=START)
+
+    def counted_on() -> bool:
+        return all(stack.pushes().get(edge, 0) > pushes for edge, pushes in spent.items())
+
+    stack.wait(lambda _: counted_on(), START, f"pushes beyond {spent}")
+    assert stack.edges.keys() == spent.keys()
 
 
 def settled(stack: Stack) -> bool:
     """Check whether the edges have exited, as after a halt, and all results are on disk."""
     states = [
-        (edge["State"]["Status"], edge["State"]["ExitCode"]) for edge in stack.inspect("edge")
+        (edge["State"]["Status"], edge["State"]["ExitCode"]) for edge in stack.inspect("lone-edge")
     ]
     out = stack.compose("exec", "-T", "aggregator", "ls", "/var/lib/tacit/out/run")
     return states == [("exited", 0)] * len(EDGES) and "summary.json" in out.split()
 
 
-def left(stack: Stack, folder: Path) -> Deployment:
+def left(stack: Stack, service: str, folder: Path) -> Deployment:
     """Copy what aggregator and edges have on their volumes now."""
     stack.compose("cp", "aggregator:/var/lib/tacit", str(folder))
-    stack.compose("cp", "edge:/var/lib/tacit/identities", str(folder))
+    stack.compose("cp", f"{service}:/var/lib/tacit/identities", str(folder))
     deployment = Deployment(folder, (HERE / "upgrade.toml").read_text(), "", "", "run")
     if (deployment.out / "run").is_dir():  # 0.2 wrote into the folder above
         deployment.out = deployment.out / "run"

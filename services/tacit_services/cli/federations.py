@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.errors import ConfigError, ServiceError
+from tacit_services.cli.data_folder import DataFolder, data_folder
 from tacit_services.cli.options import AsJson
 from tacit_services.cli.reach import Reach, answered, reaching
 from tacit_services.cli.say import say
@@ -27,22 +28,32 @@ _LONGEST = 30.0  # the same while the host does not answer
 @reaching
 def submit(
     run_file: Annotated[
-        Path, typer.Argument(metavar="RUN.toml", help="run file without data.train")
+        str,
+        typer.Argument(
+            metavar="RUN.toml",
+            help="run file without data.train; of several, ':' between, the first whose published "
+            "data is there",
+            show_default=False,
+        ),
     ],
     name: Annotated[
         str | None, typer.Option("--name", help="the run's name [its run.name, or the file's]")
     ] = None,
+    data: DataFolder = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="do nothing where there is a run of this name")
+    ] = False,
     *,
     reach: Reach,
     as_json: AsJson = False,
 ) -> None:
     """Submit a run: its members see it, consent or decline, and train."""
-    need("run")
+    need("aggregator")
     from tacit_services.federation.submitting import submitted
 
     access = reach.access()
     with answered(access.url), access.client() as client:
-        run = submitted(access, client, run_file, name)
+        run = submitted(access, client, run_file, name, data_folder(data), keep=keep)
     show([run], as_json)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tacit import regular_file
 from tacit.errors import ConfigError
 from tacit_services.cli.options import AsJson
 from tacit_services.extras import need
@@ -50,6 +51,10 @@ def join(
         str | None,
         typer.Option(envvar="TACIT_JOIN_TOKEN", help="the join token [a member already]"),
     ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(envvar="TACIT_JOIN_FILE", help="file with the token (serve --join-file)"),
+    ] = None,
     ca: Annotated[
         str | None,
         typer.Option(metavar="sha256:…", envvar="TACIT_CA", help="by what the host is known"),
@@ -62,6 +67,12 @@ def join(
     ] = None,
     rows: Annotated[
         int | None, typer.Option(min=1, help="public: rows that this member states [the offer's]")
+    ] = None,
+    published: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="no rows of one's own: a part of published data sets, from here"
+        ),
     ] = None,
     policy: Annotated[
         Path | None, typer.Option(envvar="TACIT_POLICY", help="what the owner allows (TOML)")
@@ -76,6 +87,18 @@ def join(
         ),
     ] = None,
     state: StateFolder = None,
+    states: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            envvar="TACIT_STATES",
+            help="be the first member here whose process does not run, else a new one",
+        ),
+    ] = None,
+    health_file: Annotated[
+        Path | None,
+        typer.Option(envvar="TACIT_HEALTH_FILE", help="says how it stands, for tacit health"),
+    ] = None,
     systemd: Annotated[
         bool, typer.Option("--systemd", help="print a unit for systemd, and leave")
     ] = False,
@@ -94,10 +117,16 @@ def join(
         _print_unit(folder, url, policy, yes, page)
         return
     asked = membership.JoinOrder(
-        url=url, token=token, ca=ca, name=as_, data=data, dataset=name, rows=rows,
-        policy=policy, yes=yes, ask=sys.stdin.isatty() and not yes, page=page,
+        url=url, token=token or _read(token_file), ca=ca, name=as_, data=data, dataset=name,
+        rows=rows, policy=policy, yes=yes, ask=sys.stdin.isatty() and not yes,
+        published=published, health=health_file, page=page,
     )  # fmt: skip
-    membership.join(folder, asked, _say)
+    if states is None:
+        membership.join(folder, asked, _say)
+    elif state is None:
+        membership.join_as_free(states, asked, _say)
+    else:
+        raise ConfigError(f"--states {states}: not with --state; one of them says where it is")
 
 
 def offers(
@@ -141,6 +170,16 @@ def _state(state: Path | None) -> MemberState:
     from tacit_services.member import membership
 
     return membership.known_state(state)
+
+
+def _read(token_file: Path | None) -> str | None:
+    """Return the token in a file; None: there is none. Raises ConfigError."""
+    if token_file is None:
+        return None
+    try:
+        return regular_file.text(token_file, "ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--token-file {token_file}: {error}") from error
 
 
 def _say(line: str) -> None:

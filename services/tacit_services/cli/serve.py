@@ -104,6 +104,20 @@ class ServeFlags:
             help="days of a member's certificate [default: 365]",
         ),
     ] = None
+    join_file: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="TACIT_JOIN_FILE", help="gets the token that is printed: join --token-file"
+        ),
+    ] = None
+    show: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="TACIT_SHOW",
+            help="plain HTTP, for this machine: page and REST of the newest run [default: none]",
+        ),
+    ] = None
     log: Annotated[
         str | None, typer.Option(envvar="TACIT_LOG", help="debug, info or warning [default: info]")
     ] = None
@@ -123,7 +137,7 @@ def _serve(
     ] = False,
 ) -> None:
     """Serve a federation: authority, broker, store, enrolment, REST, and its runs, at one port."""
-    need("run")
+    need("aggregator")
     stated = flags.stated()
     if systemd:
         _print_unit(folder, stated)

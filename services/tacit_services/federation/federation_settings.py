@@ -53,6 +53,12 @@ class FederationSettings(BaseModel):
     certificate_days: float = Field(
         365.0, gt=0, le=3650, description="days of a member's certificate, which it renews itself"
     )
+    join_file: Path | None = Field(
+        None, description="file that gets the token that is printed, for `tacit join --token-file`"
+    )
+    show: HostPort | None = Field(
+        None, description="plain HTTP, for this machine: page and REST of the newest run"
+    )
     log: Literal["debug", "info", "warning"] = Field("info", description="what the log shows")
 
     @model_validator(mode="after")

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +49,7 @@ from tacit_services.federation.federation_rest import (
     run_routes,
 )
 from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.lingering import Lingering
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.member_desk import MemberDesk, member_of_request
 from tacit_services.federation.members import Members
@@ -58,6 +60,7 @@ from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
 from tacit_services.federation.run_records import RunRecord, RunRecords
 from tacit_services.federation.run_sockets import RunSockets
+from tacit_services.federation.run_window import RunWindow
 from tacit_services.federation.stated_rules import StatedRules
 from tacit_services.federation.store import FederationStore
 from tacit_services.federation.submissions import Submissions
@@ -66,7 +69,7 @@ from tacit_services.offers.offer import OFFER
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 from tacit_services.transport.front_door import FrontDoor
-from tacit_services.transport.pinned_authority import FederationAuthority
+from tacit_services.transport.pinned_authority import PREFIX, FederationAuthority
 
 log = logging.getLogger("tacit.federation")
 _SWEEP_SECONDS = 3600.0  # between two looks for uploads that no run names
@@ -150,6 +153,7 @@ class FederationHost:
         settings = folder.settings
         path = folder.path
         listener = bind(settings.listen)  # a port in use is better said before anything starts
+        shown = None if settings.show is None else bind(settings.show)
         web = folder.certificate(WEB, settings.names)
         self._tokens = JoinTokens(path / "members")
         self._audit = AuditLog(path / "audit.jsonl")
@@ -162,12 +166,13 @@ class FederationHost:
         parts.callback(rules.stop)
         records = RunRecords(path / "runs")
         self._sockets = sockets = parts.enter_context(closing(RunSockets(path / "runs")))
+        lingering = None if shown is None else Lingering(rules, self._aggregator)
         supervisor = Supervisor(
             records, rules, sockets, self._aggregator, settings.parallel,
-            lambda: members.roll().asked,
+            lambda: members.roll().asked, lingering=lingering,
         )  # fmt: skip
         self._pool = pool = FilePool(path / "files")
-        self._submissions = submissions = Submissions(records, pool, path / "code")
+        self._submissions = submissions = Submissions(records, pool, path / "code", settings.data)
         self._swept: float | None = None
         desk = RunDesk(records, supervisor, submissions, pool, self._audit, members.roll)
         self._authority = FederationAuthority(
@@ -200,6 +205,8 @@ class FederationHost:
         door = FrontDoor(listener, self._broker, inner)
         door.start()
         parts.callback(door.close)
+        if shown is not None:
+            _open_window(shown, partial(_newest, supervisor, sockets), parts)
 
     def join_line(self) -> str:
         """Return the line that lets members join, by a token of the settings' uses and hours.
@@ -208,6 +215,9 @@ class FederationHost:
         """
         settings = self._folder.settings
         token = self._own_token()
+        if settings.join_file is not None:
+            digest = self._authority.pin().removeprefix(PREFIX)
+            files.write(settings.join_file, f"{token}.{digest}\n".encode(), files.SECRET)
         return f"tacit join {settings.url} --token {token} --ca {self._authority.pin()}"
 
     def sweep(self) -> None:
@@ -269,9 +279,26 @@ class FederationHost:
             "TACIT_THREADS": "1",
             "TACIT_LOG": self._folder.settings.log,
         }
+        if self._folder.settings.show is not None:
+            variables["TACIT_LINGER"] = "true"
         if self._folder.settings.data is not None:
             variables["TACIT_DATA"] = str(self._folder.settings.data)
         return Child(f"run {run}", ["tacit", "aggregator"], variables, place / "aggregator.log")
+
+
+def _open_window(
+    listener: socket.socket, newest: Callable[[], Path | None], parts: ExitStack
+) -> None:
+    """Show the newest run at a port of its own, until `parts` are closed. Raises ServiceError."""
+    window = RunWindow(listener, newest)
+    window.start()
+    parts.callback(window.close)
+
+
+def _newest(supervisor: Supervisor, sockets: RunSockets) -> Path | None:
+    """Return the socket of the newest run's aggregator; None: none is there."""
+    run = supervisor.newest()
+    return None if run is None else sockets.path(run)
 
 
 def _broker(folder: HostFolder, children: list[Child]) -> tuple[str, Rules]:

@@ -44,12 +44,17 @@ class Submissions:
         records: RunRecords,
         pool: FilePool,
         code: Path,
+        data: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """code: FOLDER/code, where the operator puts code that may run here."""
+        """code: FOLDER/code, where the operator puts code that may run here.
+
+        data: the folder of published test sets.
+        """
         self._records = records
         self._pool = pool
         self._code = code
+        self._data = data
         self._clock = clock
         self._lock = threading.Lock()
         self._coming: set[str] = set()  # names of runs that are being checked
@@ -151,7 +156,7 @@ class Submissions:
         try:
             definition = submitted_run(folder).define()
             definition.build_model()
-            definition.source.test(None)
+            definition.source.test(self._data)
         except (ConfigError, DataError) as error:
             raise Refused(422, str(error)) from error
         edges = definition.edges

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from tacit.errors import ConfigError, ServiceError, TacitError
 from tacit_services.aggregator.reporting import early_stop
+from tacit_services.federation.lingering import Lingering
 from tacit_services.federation.run_records import RunRecord, RunRecords
 
 log = logging.getLogger("tacit.federation")
@@ -102,10 +103,12 @@ class Supervisor:
         parallel: int,
         members: Callable[[], Sequence[str]],
         clock: Callable[[], float] = time.monotonic,
+        lingering: Lingering | None = None,
     ) -> None:
         """make: makes the process of a run's aggregator, not started. parallel: runs at a time.
 
-        members: the ids of all who may still answer, so of none that was revoked.
+        members: the ids of all who may still answer, so of none that was revoked. lingering: for
+        the aggregator of a run that is over; None: it ends by itself.
         """
         self._records = records
         self._rules = rules
@@ -114,6 +117,7 @@ class Supervisor:
         self._parallel = parallel
         self._members = members
         self._clock = clock
+        self._lingering = lingering
         self._running: dict[str, Supervised] = {}
         self._waiting: dict[str, float] = {}  # since when a run has a member's consent
         self._lock = threading.Lock()
@@ -125,7 +129,24 @@ class Supervisor:
         for record in self._records.all():
             if record.state == "training":
                 self._apart_from_others(self._go_on, record)
+        self._linger_on()
         self._thread.start()
+
+    def _linger_on(self) -> None:
+        """Let the newest run that is over answer again, where none trains."""
+        if self._lingering is None or self._running:
+            return
+        records = self._records
+        over = [each for each in records.all() if each.over and records.has_results(each.name)]
+        if over:
+            self._apart_from_others(self._lingering.resume, over[-1])
+
+    def newest(self) -> str | None:
+        """Return the newest run whose aggregator is there; None: none is."""
+        running = [each.name for each in self._records.all() if each.name in self._running]
+        if running:
+            return running[-1]
+        return None if self._lingering is None else self._lingering.run
 
     def close(self) -> None:
         """Stop the aggregators, which go on at the next start. Idempotent."""
@@ -135,6 +156,8 @@ class Supervisor:
         for supervised in self._running.values():
             supervised.process.stop()
         self._running.clear()
+        if self._lingering is not None:
+            self._lingering.close()
 
     def halt(self, run: str, why: str) -> None:
         """End a run: at once where it does not train yet, else with its results."""
@@ -165,6 +188,8 @@ class Supervisor:
                     self._apart_from_others(self._look_at_waiting, record)
                 elif record.state == "training":
                     self._apart_from_others(self._look_at_training, record)
+            if self._lingering is not None:
+                self._lingering.look()
 
     def _loop(self) -> None:
         while not self._end.wait(TICK):
@@ -220,6 +245,8 @@ class Supervisor:
         except ConfigError as error:  # another try would not help
             self._failed(record, str(error))
             return
+        if self._lingering is not None:
+            self._lingering.end()
         supervised.process.start()
         self._running[record.name] = supervised
 
@@ -267,18 +294,31 @@ class Supervisor:
             return
         online = _count(status.get("edges_online"))
         self._records.heard(record.name, _count(status.get("applied")), online)
+        if self._lingering is not None and self._is_over(record, status):
+            self._ended(record)
+            return
         few = len(record.consenting) < record.needed
         if few and status.get("state") == "waiting":
             self._asking.begin(record.name)  # the host has waited for members already
 
+    def _is_over(self, record: RunRecord, status: dict[str, object]) -> bool:
+        """Return whether a run is over whose aggregator goes on answering."""
+        over = status.get("state") in ("finished", "halted")
+        return over and self._records.has_results(record.name)
+
     def _ended(self, record: RunRecord) -> None:
-        del self._running[record.name]
+        process = self._running.pop(record.name).process
         result = self._records.result(record.name)
         applied = _count(result.get("applied")) or record.applied
         why = record.stopping or _unreached(result)
         state = "stopped" if why else "ended"
         self._records.change(record.name, state=state, why=why, applied=applied)
-        self._rules.close_run(record.name)
+        if self._lingering is None:
+            self._rules.close_run(record.name)
+        else:
+            self._lingering.take(record.name, process)
+            for member in record.consenting:
+                self._rules.close(record.name, member)
         log.info("run %s: %s", record.name, state)
 
     def _died(self, record: RunRecord, supervised: Supervised, code: int) -> None:

@@ -132,14 +132,14 @@ def history(path: Path) -> History:
     """Return what this ledger has spent; nothing where it is not there."""
     if not path.exists():
         return ()
-    _settle(path)
+    settle(path)
     chains = read_chains(path)
     if chains:
         return chains[0].history()
     return ()
 
 
-def _settle(path: Path) -> None:
+def settle(path: Path) -> None:
     """Take back what a killed edge has left half done, which nobody else does before it is read.
 
     Where the ledger is in use, the edge that uses it has done so.

@@ -35,12 +35,17 @@ class Judge:
         state: MemberState,
         policy: Policy,
         ask: Callable[[Offer, LookRecord], None],
+        part: Path | None = None,
     ) -> None:
-        """ask: asks an owner who is at the terminal, and returns at once."""
+        """ask: asks an owner who is at the terminal, and returns at once.
+
+        part: where the ledger of a part of published data is.
+        """
         self._host = host
         self._state = state
         self._policy = policy
         self._ask = ask
+        self._part = part
 
     def may_work(self) -> bool:
         """Return whether the policy lets this member work at this hour, in local time."""
@@ -76,7 +81,7 @@ class Judge:
             bound = LifetimeBound(self._policy.lifetime_epsilon, self._policy.lifetime_delta)
             lifetime = bound.at(bound.order)
             others = promised(self._state, offered.run, data_home())
-            looked = with_rows(looked, data_home(), SlowSteps(), lifetime, others)
+            looked = with_rows(looked, data_home(), SlowSteps(), lifetime, others, self._part)
             verdict = judged(looked, self._policy)
         screen = Screen(looked, verdict, consents.earlier(offer), self._policy.hours)
         record = LookRecord(
@@ -85,7 +90,8 @@ class Judge:
             "" if verdict.kind is None else verdict.kind.value,
             verdict.reason,
             screen.sections(),
-            None if looked.cost is None else looked.cost.promise,
+            # A ledger of a part does not tell runs apart.
+            None if looked.cost is None or self._part is not None else looked.cost.promise,
         )
         record.keep(folder)
         if verdict.answer is PolicyWord.ACCEPT:

@@ -90,6 +90,8 @@ def _told(state: MemberState, membership: Membership, proxies: Proxies) -> str:
 
 
 def _memory(membership: Membership, names: dict[str, str], home: Path) -> list[str]:
+    if membership.published is not None:
+        return [f"the ledgers of its parts of published data are in {membership.published}"]
     try:
         spent = run_spending.histories(membership.dataset, home)
     except PrivacyError as error:

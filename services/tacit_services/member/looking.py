@@ -19,12 +19,14 @@ from tacit.config.definition import Definition
 from tacit.config.own_arrays import ArraysData
 from tacit.config.own_table import TableData
 from tacit.config.site import Site
+from tacit.datasets import Source
 from tacit.datasets.own.table_file import names_in
 from tacit.errors import OwnersError, TacitError
 from tacit.models import Model
-from tacit.privacy.accounting import Lifetime, Spend
+from tacit.privacy.accounting import History, Lifetime, Spend
 from tacit_services.display.progress import SlowSteps
 from tacit_services.identity import own_ledgers
+from tacit_services.member import published_part
 from tacit_services.member.consent import KeyStanding
 from tacit_services.member.run_cost import RunCost, run_cost
 from tacit_services.member.verdict import RefusalKind
@@ -102,11 +104,13 @@ def with_rows(
     slow: SlowSteps,
     lifetime: Lifetime | None = None,
     promised: Mapping[str, Spend] | None = None,
+    part: Path | None = None,
 ) -> Looked:
     """Return `looked` with every row read as the run will read it, and what it may cost the data.
 
     home: the user's folder, where ledgers are. lifetime: the owner's bound on the data. promised:
-    what other runs may still spend of it, by run. Charges nothing. Trouble with the rows is of kind
+    what other runs may still spend of it, by run. part: where the ledger of a part of published
+    data is. Charges nothing. Trouble with the rows is of kind
     unavailable.
     """
     definition = looked.definition
@@ -117,15 +121,21 @@ def with_rows(
     try:
         notes = preview.notes_of_site(definition, looked.model, root, slow, number)
         with slow.step("adding up what the ledger has spent"):
-            owned = definition.source.owned(number)
-            data = None if owned is None else own_ledgers.standing(owned, _EDGE, home)
+            history = _history(definition.source, number, home, part)
     except OwnersError as error:
         return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, error.for_owner))
     except TacitError as error:
         return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, str(error)))
-    history = () if data is None else data.history
     cost = run_cost(definition, number, history, lifetime, promised)
     return replace(looked, notes=tuple(notes), cost=cost)
+
+
+def _history(source: Source, number: int, home: Path, part: Path | None) -> History:
+    """Return what a member's data has spent. Raises TacitError."""
+    owned = source.owned(number)
+    if owned is not None:
+        return own_ledgers.standing(owned, _EDGE, home).history
+    return () if part is None else published_part.spent(part, number, source.name)
 
 
 def _columns(run: RunFile, site: Site) -> Columns:

@@ -71,6 +71,7 @@ class MemberLoop:
         before: Callable[[], None] = lambda: None,
         may_work: Callable[[], bool] = lambda: True,
         idle: Callable[[], None] = lambda: None,
+        stands: Callable[[str], None] = lambda words: None,
     ) -> None:
         """look: fetches an offer, judges it, enters what a policy accepts, and writes the record.
 
@@ -79,6 +80,7 @@ class MemberLoop:
         fetches an offer that was swept, and raises as `look`. before: is
         called first at every turn, and raises ConfigError where the member cannot go on. may_work:
         whether it may work now. idle: is called where no process works.
+        stands: is told in words what is under way.
         """
         self._host = host
         self._state = state
@@ -89,6 +91,8 @@ class MemberLoop:
         self._before = before
         self._may_work = may_work
         self._idle = idle
+        self._stands = stands
+        self.hears_host = True  # whether the host has answered the last time
         self._workers: dict[str, RunProcess] = {}
         self._done: set[tuple[str, str]] = set()  # consents whose process has ended for good
         # Looks since a run is over whose process has not ended.
@@ -107,10 +111,12 @@ class MemberLoop:
             while not stop.wait(pause):
                 try:
                     self.turn()
+                    self.hears_host = True
                     if pause > PERIOD:
                         log.info("the host answers again")
                     pause = PERIOD
                 except ServiceError as error:
+                    self.hears_host = False
                     if pause <= PERIOD:
                         log.warning("%s; trying again", error)
                     pause = min(LONGEST, max(2 * pause, PERIOD))
@@ -134,6 +140,8 @@ class MemberLoop:
         self._end_others(offered)
         if not self._workers:
             self._idle()
+        runs = ", ".join(sorted(self._workers))
+        self._stands(f"works in {runs}" if runs else "waits for offers")
 
     def _turn_of(self, offer: Offered) -> None:
         if offer.state in OVER:

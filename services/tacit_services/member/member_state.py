@@ -33,6 +33,10 @@ _LOCK = "lock"
 _LEAVING = "leaving"
 
 
+class StateInUse(ConfigError):  # noqa: N818 (a verdict on a folder)
+    """Another process works in this state folder."""
+
+
 @dataclass(frozen=True, slots=True)
 class Membership:
     """A membership: the host's address, the id there, the name that people know.
@@ -40,7 +44,8 @@ class Membership:
     data: its rows, a path or module:name. dataset: the name of their ledger. rows: the public count
     that the owner states, or None for the offer's. policy: the owner's policy file, or None.
     here: the folder that a module of the owner's is in. public_web: whether the host's HTTPS
-    certificate is of an authority that the system trusts.
+    certificate is of an authority that the system trusts. published: of a member without rows of
+    its own the folder of its part's ledger, and `data` is the folder of published data sets.
     """
 
     url: str
@@ -52,6 +57,7 @@ class Membership:
     policy: str | None = None
     here: str = "."
     public_web: bool = False
+    published: str | None = None
 
     @property
     def number(self) -> int:
@@ -165,13 +171,13 @@ class MemberState:
     def locked(self) -> Iterator[None]:
         """Be the one process that works in this folder.
 
-        Raises ConfigError where another does.
+        Raises StateInUse where another does.
         """
         with (self.folder / _LOCK).open("ab") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                raise ConfigError(
+                raise StateInUse(
                     f"--state {self.folder}: another process is at work there; "
                     "`tacit offers` talks to it"
                 ) from error

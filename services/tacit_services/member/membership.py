@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,11 @@ from tacit_services.identity.ledger_loan import LifetimeBound
 from tacit_services.member import leaving
 from tacit_services.member.becoming_member import joined
 from tacit_services.member.data_ledger import DataLedger
-from tacit_services.member.host_client import HostClient
+from tacit_services.member.host_client import HostClient, HostRefusesError
 from tacit_services.member.judge import Judge
 from tacit_services.member.look_record import LookRecord
 from tacit_services.member.member_loop import MemberLoop
-from tacit_services.member.member_state import Membership, MemberState
+from tacit_services.member.member_state import Membership, MemberState, StateInUse
 from tacit_services.member.own_certificate import OwnCertificate
 from tacit_services.member.owner_terminal import OwnerTerminal
 from tacit_services.member.run_diary import RunDiaries
@@ -32,9 +33,12 @@ from tacit_services.offers.offer import Offer
 from tacit_services.settings import data_home, load_policy
 from tacit_services.signals import stopping
 from tacit_services.transport import pinned_authority
+from tacit_services.transport.pinned_authority import PREFIX, FederationAuthority
 from tacit_services.transport.proxy import Proxies
+from tacit_services.worker.heartbeat import Heartbeat
 
 log = logging.getLogger("tacit.member")
+_WHO = "this process is {}, and its state is in {}"
 _STRANGE = re.compile(r"[^A-Za-z0-9.-]+")
 
 
@@ -42,8 +46,10 @@ _STRANGE = re.compile(r"[^A-Za-z0-9.-]+")
 class JoinOrder:
     """What was asked of `tacit join`; None: as before, or the default.
 
-    ask: whether there is somebody at a terminal to be asked. page: where the owner's page is
-    served, or None.
+    token: as it was given away, SECRET, or SECRET.SHA256, which says what `ca` does. published: a
+    folder of published data sets, in place of rows. ask: whether there is somebody at a terminal to
+    be asked. health: the file that says how the member stands. page: where the owner's
+    page is served, or None.
     """
 
     url: str
@@ -57,6 +63,12 @@ class JoinOrder:
     yes: bool
     ask: bool
     page: str | None = None
+    published: Path | None = None
+    health: Path | None = None
+
+
+class NotAMemberError(ConfigError):
+    """A state folder is of no member of this federation, or of none any more."""
 
 
 def default_state(url: str) -> Path:
@@ -84,44 +96,77 @@ def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
     Raises TacitError.
     """
     state = MemberState(folder)
-    proxies = Proxies.of_environment(os.environ)
     with state.locked():
-        if state.is_left:
-            raise ConfigError(f"--state {folder}: `tacit leave` was begun there; do it again")
-        membership = _membership(state, asked, proxies, say)
-        certificate = OwnCertificate(state, membership, proxies)
-        certificate.check()
-        policy = load_policy(None if membership.policy is None else Path(membership.policy))
-        _check_policy(policy, membership, asked)
-        stop = stopping()
-        leaving.watch(state, stop)
-        web = membership.public_web
-        with (
-            HostClient(membership.url, state.tls, proxies, public_web=web) as host,
-            ExitStack() as parts,
-        ):
-            identity = Identities(
-                state.folder / "identities", 0, called=f"{membership.name} ({membership.member})"
-            ).acquire(1, stop)
-            if identity is None:
+        _work(state, asked, say, state.folder / "published")
+
+
+def join_as_free(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:
+    """Do as `join`, as the first member of `folder` whose process does not run, or as a new one.
+
+    So a process that replaces another goes on as the member that it was. Their states are in
+    `folder`/members, and ledgers of published parts in `folder`, where those of `tacit edge` are.
+    States of members that were revoked or have left, or of another federation, are passed over.
+    Raises TacitError.
+    """
+    for number in itertools.count():
+        state = MemberState(folder / "members" / str(number))
+        try:
+            with state.locked():
+                _work(state, asked, say, folder)
                 return
-            parts.callback(identity.close)
-            logs.to_stderr("info")  # from here on: an identity's number is none of the federation's
-            bound = LifetimeBound(policy.lifetime_epsilon, policy.lifetime_delta)
-            ledger = DataLedger(identity, data_home(), bound)
-            parts.callback(ledger.release)
-            if asked.page is not None:
-                say(parts.enter_context(_page(asked.page, state)))
-            say("waits for offers; the same command goes on after an end or a reboot")
-            terminal = OwnerTerminal(state, say)
-            judge = Judge(host, state, policy, terminal.ask if asked.ask else _nobody)
-            make = partial(worker_process, state, membership, ledger, proxies, policy.hours)
-            loop = MemberLoop(
-                host, state, judge.look, make, RunDiaries(state, data_home()), fetch=judge.fetch,
-                before=partial(_renew, certificate, host), may_work=judge.may_work,
-                idle=ledger.release,
-            )  # fmt: skip
-            loop.run(stop)
+        except StateInUse:
+            continue
+        except HostRefusesError as error:
+            if not error.outcast:
+                raise
+            say(f"{state.folder}: is passed over: {error}")
+        except NotAMemberError as error:
+            say(f"{state.folder}: is passed over: {error}")
+
+
+def _work(state: MemberState, asked: JoinOrder, say: Callable[[str], None], parts: Path) -> None:
+    """Be the member of `state`, which is locked. parts: for ledgers of published parts."""
+    if state.is_left:
+        raise NotAMemberError(f"--state {state.folder}: `tacit leave` was begun there; do it again")
+    proxies = Proxies.of_environment(os.environ)
+    membership = _membership(state, asked, proxies, say, parts)
+    certificate = OwnCertificate(state, membership, proxies)
+    certificate.check()
+    policy = load_policy(None if membership.policy is None else Path(membership.policy))
+    _check_policy(policy, membership, asked)
+    stop = stopping()
+    leaving.watch(state, stop)
+    web = membership.public_web
+    with (
+        closing(Heartbeat(asked.health)) as heartbeat,
+        HostClient(membership.url, state.tls, proxies, public_web=web) as host,
+        ExitStack() as held,
+    ):
+        heartbeat.stands("starting", membership.member)
+        identity = Identities(
+            state.folder / "identities", 0, called=f"{membership.name} ({membership.member})"
+        ).acquire(1, stop)
+        if identity is None:
+            return
+        held.callback(identity.close)
+        logs.to_stderr("info")  # from here on: an identity's number is none of the federation's
+        bound = LifetimeBound(policy.lifetime_epsilon, policy.lifetime_delta)
+        ledger = DataLedger(identity, data_home(), bound)
+        held.callback(ledger.release)
+        if asked.page is not None:
+            say(held.enter_context(_page(asked.page, state)))
+        say("waits for offers; the same command goes on after an end or a reboot")
+        ask = OwnerTerminal(state, say).ask if asked.ask else _nobody
+        part = None if membership.published is None else Path(membership.published)
+        judge = Judge(host, state, policy, ask, part)
+        make = partial(worker_process, state, membership, ledger, proxies, policy.hours)
+        loop = MemberLoop(
+            host, state, judge.look, make, RunDiaries(state, data_home()), fetch=judge.fetch,
+            before=partial(_renew, certificate, host), may_work=judge.may_work,
+            idle=ledger.release, stands=heartbeat.stands,
+        )  # fmt: skip
+        heartbeat.watch(lambda: loop.hears_host)
+        loop.run(stop)
 
 
 def _page(address: str, state: MemberState) -> AbstractContextManager[str]:
@@ -136,15 +181,15 @@ def _renew(certificate: OwnCertificate, host: HostClient) -> None:
 
 
 def _membership(
-    state: MemberState, asked: JoinOrder, proxies: Proxies, say: Callable[[str], None]
+    state: MemberState, asked: JoinOrder, proxies: Proxies, say: Callable[[str], None], parts: Path
 ) -> Membership:
     """Return the membership of `state`, begun where there is none, with what was asked now."""
     known = state.membership()
+    if known is not None:
+        _check_federation(state, known, asked)
     if known is None:
-        known = _begun(state, asked, proxies)
-        say(
-            f"{known.name} has joined {known.url} as {known.member}; its state is in {state.folder}"
-        )
+        known = _begun(state, asked, proxies, parts)
+        say(f"{known.name} has joined {known.url}: {_WHO.format(known.member, state.folder)}")
     elif (again := _begun_again(state, known, asked, proxies)) is not None:
         known = again
         say(f"{known.name} has joined {known.url} again, as {known.member} as before")
@@ -154,38 +199,79 @@ def _membership(
             "its new line (with --token and --ca) goes on"
         )
     else:
-        say(f"{known.name} ({known.member}) goes on at {known.url}")
-    data = known.data if asked.data is None else _place(asked.data)
+        say(f"{known.name} goes on at {known.url}: {_WHO.format(known.member, state.folder)}")
+    data = _data(asked) or known.data
     newest = replace(
         known,
         data=data,
-        dataset=asked.dataset or (known.dataset if asked.data is None else data),
+        dataset=asked.dataset or (known.dataset if _data(asked) is None else data),
         rows=asked.rows or known.rows,
         policy=known.policy if asked.policy is None else str(asked.policy.absolute()),
+        published=_published(asked, parts, known.published),
     )
     if newest != known:
         state.keep(newest)
     return newest
 
 
-def _begun(state: MemberState, asked: JoinOrder, proxies: Proxies) -> Membership:
-    if asked.data is None:
+def _begun(state: MemberState, asked: JoinOrder, proxies: Proxies, parts: Path) -> Membership:
+    data = _data(asked)
+    if data is None:
         raise ConfigError("--data: missing; this member's rows: a file, a folder, or module:name")
-    data = _place(asked.data)
-    if asked.token is None or asked.ca is None:
-        raise ConfigError("--token and --ca: missing; `tacit serve` prints the whole line")
+    token, ca = _shown(asked)
     if asked.policy is not None:
         load_policy(asked.policy)  # a mistake in it is better said before the host knows us
-    authority = pinned_authority.fetched(asked.url, asked.ca, proxies)
+    authority = pinned_authority.fetched(asked.url, ca, proxies)
     url = asked.url.rstrip("/")
-    identity, name = joined(state, url, asked.token, authority, asked.name, proxies)
+    identity, name = joined(state, url, token, authority, asked.name, proxies)
     policy = None if asked.policy is None else str(asked.policy.absolute())
     here = str(Path.cwd())
     dataset = asked.dataset or data
     web = authority.public_web
-    membership = Membership(url, identity, name, data, dataset, asked.rows, policy, here, web)
+    published = _published(asked, parts, None)
+    membership = Membership(
+        url, identity, name, data, dataset, asked.rows, policy, here, web, published
+    )
     state.keep(membership)
     return membership
+
+
+def _check_federation(state: MemberState, known: Membership, asked: JoinOrder) -> None:
+    """Raise NotAMemberError where the token that was shown now is of another federation."""
+    _, _, digest = (asked.token or "").partition(".")
+    ca = state.tls.ca.read_text(encoding="ascii")
+    if digest and FederationAuthority(ca, known.public_web).pin() != PREFIX + digest:
+        raise NotAMemberError(f"--state {state.folder}: is a membership in another federation")
+
+
+def _shown(asked: JoinOrder) -> tuple[str, str]:
+    """Return the join token's secret, and what the host is known by. Raises ConfigError."""
+    if asked.token is None:
+        raise ConfigError("--token and --ca: missing; `tacit serve` prints the whole line")
+    secret, _, digest = asked.token.partition(".")
+    ca = asked.ca or (PREFIX + digest if digest else None)
+    if ca is None:
+        raise ConfigError("--ca: missing; `tacit serve` prints the whole line")
+    return secret, ca
+
+
+def _data(asked: JoinOrder) -> str | None:
+    """Return where the rows are, own or published ones; None: as before. Raises ConfigError."""
+    if asked.published is None:
+        return None if asked.data is None else _place(asked.data)
+    for option, value in (("--data", asked.data), ("--rows", asked.rows)):
+        if value is not None:
+            raise ConfigError(f"{option} {value}: not with --published, which stands for no rows")
+    if not asked.published.is_dir():
+        raise ConfigError(f"--published {asked.published}: no such folder")
+    return str(asked.published.resolve())
+
+
+def _published(asked: JoinOrder, parts: Path, known: str | None) -> str | None:
+    """Return where the ledger of a published part is; None: the member has rows of its own."""
+    if asked.published is not None:
+        return str(parts.resolve())
+    return known if asked.data is None else None
 
 
 def _begun_again(
@@ -197,17 +283,18 @@ def _begun_again(
     host at a new address is of another federation.
     """
     url = asked.url.rstrip("/")
-    if asked.token is None or asked.ca is None:
+    if asked.token is None:
         return None
     if url == known.url and not OwnCertificate(state, known, proxies).has_ended():
         return None
-    authority = pinned_authority.fetched(url, asked.ca, proxies)
+    token, ca = _shown(asked)
+    authority = pinned_authority.fetched(url, ca, proxies)
     if state.tls.ca.read_text(encoding="ascii") != authority.ca:
         raise ConfigError(
             f"--state {state.folder}: is a membership at {known.url}, and {url} is another "
             "federation; name another --state"
         )
-    _, name = joined(state, url, asked.token, authority, None, proxies, before=known.member)
+    _, name = joined(state, url, token, authority, None, proxies, before=known.member)
     newest = replace(known, url=url, name=name, public_web=authority.public_web)
     state.keep(newest)
     return newest
@@ -233,3 +320,8 @@ def _nobody(offer: Offer, record: LookRecord) -> None:
 def _check_policy(policy: Policy, membership: Membership, asked: JoinOrder) -> None:
     if asked.yes and (membership.policy is None or policy.accept != "within"):
         raise ConfigError('--yes: needs --policy FILE with accept = "within"')
+    if membership.published is not None and policy.lifetime_epsilon is not None:
+        raise ConfigError(
+            f"policy lifetime_epsilon={policy.lifetime_epsilon}: is of rows of one's own, and "
+            "--published has none; leave it out"
+        )

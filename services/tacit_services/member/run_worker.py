@@ -5,7 +5,8 @@
 It reads the offer that was consented to from the member's folder, checks again that it is that one
 and that the consent holds, and trains as `tacit edge` does. It ends when the consent or the hours
 do (PAUSED), also where its member is busy. The ledger it is lent by the member, by
-a third argument and the locks that it inherits. Its settings are TACIT_* variables, as of an edge.
+a third argument and the locks that it inherits. Without one, it works on a part of published data,
+whose ledger it opens itself. Its settings are TACIT_* variables, as of an edge.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -33,12 +35,14 @@ from tacit_services.offers.offer_reading import definition_at_member, read_offer
 from tacit_services.offers.submission import FILES
 from tacit_services.settings import EdgeSettings, read_settings
 from tacit_services.worker import row_owner
+from tacit_services.worker.resources import ledger_of
 
 
-def work(folder: Path, run: str, loan: LedgerLoan, hours: str | None = None) -> int:
+def work(folder: Path, run: str, loan: LedgerLoan | None, hours: str | None = None) -> int:
     """Work in a run until it ends, or SIGTERM, and return the exit code. Raises TacitError.
 
-    hours: the policy's, in local time, or None for every hour.
+    loan: None where the worker opens a ledger of its own. hours: the policy's, in local time, or
+    None for every hour.
     """
     settings = read_settings(EdgeSettings)
     logs.to_stderr(settings.log, settings.log_format)
@@ -51,7 +55,7 @@ def work(folder: Path, run: str, loan: LedgerLoan, hours: str | None = None) -> 
         watch = ConsentWatch(state, offer, partial(within, Policy(hours=hours)))
         watch.start()
         definition = definition_at_member(offer, state.run(run) / FILES, site_of(state))
-        ledger = partial(_borrowed, loan, offer.fingerprint)
+        ledger = ledger_of if loan is None else partial(_borrowed, loan, offer.fingerprint)
         row_owner.work(settings, "edge", edge_loop, definition, ledger)
         return PAUSED if watch.ended else 0
 
@@ -68,6 +72,8 @@ def site_of(state: MemberState) -> Site:
         raise ConfigError(f"--state {state.folder}: is of no member")
     here = Path(membership.here)
     site = Site(membership.number, here, membership.rows, membership.dataset)
+    if membership.published is not None:
+        return replace(site, data=Path(membership.data), published=True)
     return site.of(membership.data, here)
 
 
@@ -92,8 +98,12 @@ def _borrowed(loan: LedgerLoan, run: str, source: Source, identity: Identity) ->
 
 
 def main(folder: str, run: str, loan: str, hours: str) -> None:
-    """Work as the process's arguments say; a code of `work` becomes the process's."""
-    if code := work(Path(folder), run, LedgerLoan.read(loan), hours or None):
+    """Work as the process's arguments say; a code of `work` becomes the process's.
+
+    loan: "" where the worker opens a ledger of its own.
+    """
+    lent = LedgerLoan.read(loan) if loan else None
+    if code := work(Path(folder), run, lent, hours or None):
         sys.exit(code)
 
 

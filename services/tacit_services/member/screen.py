@@ -150,7 +150,10 @@ class Screen:
     def _read(self) -> Iterator[ScreenRow]:
         looked = self.looked
         definition = looked.definition
-        yield "your data", printable(looked.site.reader or str(looked.site.data))
+        if looked.site.published:
+            yield "your data", "none: a part of a published data set, which is nobody's"
+        else:
+            yield "your data", printable(looked.site.reader or str(looked.site.data))
         if definition is None:
             return
         yield "a unit is", _unit(definition.source.unit)

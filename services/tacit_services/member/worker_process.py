@@ -26,14 +26,13 @@ def worker_process(
 ) -> Child:
     """Return the process that works in `run`, not started; the ledger is lent to it.
 
-    It reaches the host as its member does, by the proxy that `proxies` have before it. hours: of
-    the owner's policy, in which it may work, or None for always. Raises TacitError where the rows
-    cannot be read as the run reads them, or the ledger is in use.
+    Where the member has no rows of its own, it opens the ledger of its part itself. It reaches the
+    host as its member does, by the proxy that `proxies` have before it. hours: of the owner's
+    policy, in which it may work, or None for always. Raises TacitError where the rows cannot be
+    read as the run reads them, or the ledger is in use.
     """
-    source = definition_of(state, run).source
-    owned = source.owned(membership.number)
-    assert owned is not None  # a federation's data is somebody's own
-    loan = ledger.loan(owned)
+    owned = definition_of(state, run).source.owned(membership.number)
+    loan = None if owned is None else ledger.loan(owned)
     place = urlsplit(membership.url)
     host = place.hostname or ""
     port = place.port or _HTTPS
@@ -49,7 +48,7 @@ def worker_process(
         "TACIT_TLS_CA": str(tls.ca),
         "TACIT_TLS_CERT": str(tls.cert),
         "TACIT_TLS_KEY": str(tls.key),
-        "TACIT_IDENTITIES": str(folder / "identities"),
+        "TACIT_IDENTITIES": membership.published or str(folder / "identities"),
         "TACIT_IDENTITY": str(membership.number),
         "TACIT_HEALTH_FILE": str(folder / "health.json"),
         "TACIT_LEFT_FILE": str(folder / LEFT),
@@ -58,11 +57,12 @@ def worker_process(
     }
     if membership.policy is not None:
         variables["TACIT_POLICY"] = membership.policy
-    command = python_child.command(
-        "tacit_services.member.run_worker", str(state.folder), run, loan.text(), hours or ""
-    )
-    log = folder / "worker.log"
-    return Child(f"run {run}", command, variables, log, inherits=loan.descriptors)
+    if membership.published is not None:
+        variables["TACIT_DATA"] = membership.data
+    words = [str(state.folder), run, "" if loan is None else loan.text(), hours or ""]
+    command = python_child.command("tacit_services.member.run_worker", *words)
+    inherits = () if loan is None else loan.descriptors
+    return Child(f"run {run}", command, variables, folder / "worker.log", inherits=inherits)
 
 
 def _in_address(host: str) -> str:

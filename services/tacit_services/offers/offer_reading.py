@@ -64,6 +64,7 @@ def definition_at_member(offer: Offer, folder: Path, site: Site) -> RunFile:
     for entry, sha256 in offer.code.items():
         _check_code(entry, sha256, folder)
     places = run.edges.count + run.data.spare
+    _check_whose(run, site)
     if site.number >= places:
         raise ConfigError(f"member {site.number}: this run has places 0 to {places - 1}")
     return run
@@ -76,6 +77,21 @@ def definition_at_host(offer: Offer, folder: Path, test: str | None = None) -> R
     """
     check_files(offer, folder)
     return _read(offer, folder, None, test)
+
+
+def _check_whose(run: RunFile, site: Site) -> None:
+    """Raise ConfigError for own rows where a member has none, and published ones where it has."""
+    if isinstance(run.data, OwnData):
+        if site.published:
+            raise ConfigError(
+                f"data.kind={run.data.kind}: is for rows of a member's own, and this one has "
+                "published data only (--published)"
+            )
+    elif not site.published:
+        raise ConfigError(
+            f"data.dataset={run.data.dataset}: is published data, and this member has rows of its "
+            "own; `tacit join --published FOLDER` takes part in such runs"
+        )
 
 
 def check_files(offer: Offer, folder: Path) -> None:
@@ -117,11 +133,6 @@ def check_offered(run: RunFile) -> None:
         raise ConfigError(
             f"algorithm.name={run.algorithm.name}: has no edges with rows of their own; a "
             "federation's runs are horizontal, with a server"
-        )
-    if not isinstance(run.data, OwnData):
-        raise ConfigError(
-            f"data.dataset={run.data.dataset}: is published data; a federation's rows are its "
-            "members' own"
         )
     if run.model.name == "python":
         raise ConfigError(f"model.entry={run.model.entry}: is code; an offer's model is a graph")

@@ -35,6 +35,8 @@ class Site:
     the member states, or None for the run's. name: whose the data is, or None for the path.
     apart_from: names of ledgers that are of other people. reader: the owner's own code
     ("module:name", in the folder `data`) that gives the rows, or None for tacit's own.
+    published: whether the member has no rows of its own, and `data` is a folder of published data
+    sets, of which it works on its part.
     """
 
     number: int
@@ -43,6 +45,7 @@ class Site:
     name: str | None = None
     apart_from: tuple[str, ...] = ()
     reader: str | None = None
+    published: bool = False
 
     def of(self, data: str, here: Path) -> Site:
         """Return the site with the data that an owner names: a file, a folder, or "module:name".

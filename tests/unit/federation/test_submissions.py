@@ -145,9 +145,10 @@ def test_a_name_is_taken_while_its_run_is_checked(desk: Desk) -> None:
     assert (shown.fingerprint, record.updates) == (record.fingerprint, 5)
 
 
-def test_a_run_without_members_rows_is_refused(desk: Desk) -> None:
-    with pytest.raises(Refused, match="its members' own"):
-        desk.submit("digits", data={"dataset": "digits"})
+def test_a_run_of_published_data_is_taken_where_the_host_has_it(desk: Desk) -> None:
+    assert desk.submit("digits", data={"dataset": "digits"}).updates == 5
+    with pytest.raises(Refused, match="mnist"):
+        desk.submit("mnist", data={"dataset": "mnist"})
 
 
 def test_every_file_that_a_run_names_is_known(desk: Desk) -> None:

@@ -206,7 +206,7 @@ def test_compose_makes_no_folder_outside_of_the_clone() -> None:
 def test_compose_asks_every_service_that_stays_whether_it_is_well() -> None:
     services = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
     unasked = {name for name, service in services.items() if "healthcheck" not in service}
-    assert unasked == {"certificates"}  # it ends at once
+    assert unasked == {"certificates", "submit"}  # they end at once
     for name, service in services.items():
         words = service.get("healthcheck", {}).get("test", [])
         if words[1:3] == ["tacit", "health"]:
@@ -216,9 +216,13 @@ def test_compose_asks_every_service_that_stays_whether_it_is_well() -> None:
 
 def test_what_a_page_says_that_a_log_says_is_what_it_says() -> None:
     page = (ROOT / "docs" / "containers.md").read_text(encoding="utf-8")
-    source = ROOT / "services" / "tacit_services" / "identity" / "folder.py"
+    services = ROOT / "services" / "tacit_services"
     assert "grep 'this process is'" in page
-    assert '"this process is %s: it holds identity %s"' in source.read_text(encoding="utf-8")
+    for file, line in (
+        ("identity/folder.py", "this process is %s: it holds identity %s"),
+        ("member/membership.py", "this process is {}, and its state is in {}"),
+    ):
+        assert f'"{line}"' in (services / file).read_text(encoding="utf-8")
 
 
 def test_the_forms_of_issues_are_whole() -> None:
