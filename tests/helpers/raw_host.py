@@ -35,10 +35,10 @@ def raw_host(
     names: tuple[str, ...] = (HOST,),
 ) -> Iterator[RawHost]:
     """Serve with a certificate of `authority`. answer: makes the pieces for a request's bytes."""
-    own = certificates.new_key()
-    shown = certificates.sign(authority, key, "host", own.public_key(), 30, names)
+    server_key = certificates.new_key()
+    certificate = certificates.sign(authority, key, "host", server_key.public_key(), 30, names)
     path = folder / "raw-host.pem"
-    path.write_bytes(certificates.pem(shown) + certificates.key_pem(own))
+    path.write_bytes(certificates.pem(certificate) + certificates.key_pem(server_key))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
     listener = socket.create_server((HOST, 0))

@@ -45,8 +45,8 @@ def test_a_time_that_is_none_says_nothing_of_the_clock(tmp_path: Path, zone: str
         return json_answer(DOCUMENT, f"Date: Mon, 01 Jan 2024 00:00:00 {zone}")
 
     with raw_host(tmp_path, AUTHORITY, KEY, answer) as host:
-        shown = pinned_authority.document_at(host.url)
-    assert (shown.content, shown.clock_apart) == (DOCUMENT, None)
+        document = pinned_authority.document_at(host.url)
+    assert (document.content, document.clock_apart) == (DOCUMENT, None)
 
 
 def test_names_of_a_certificate_write_nothing_into_a_terminal(tmp_path: Path) -> None:
@@ -61,12 +61,12 @@ def test_names_of_a_certificate_write_nothing_into_a_terminal(tmp_path: Path) ->
 def test_a_certificate_of_another_authority_does_not_replace_ones_own(tmp_path: Path) -> None:
     state = MemberState(tmp_path / "state")
     key, other = certificates.new_key(), certificates.new_key()
-    own = certificates.sign(AUTHORITY, KEY, "edge-0", key.public_key(), 1e-6)
+    before = certificates.sign(AUTHORITY, KEY, "edge-0", key.public_key(), 1e-6)
     foreign = certificates.authority(other, "authority")
     offered = certificates.sign(foreign, other, "edge-0", key.public_key(), 60)
     for path, content in (
         (state.tls.ca, certificates.pem(AUTHORITY)),
-        (state.tls.cert, certificates.pem(own)),
+        (state.tls.cert, certificates.pem(before)),
         (state.tls.key, certificates.key_pem(key)),
     ):
         files.write(path, content, files.SECRET)
@@ -75,7 +75,7 @@ def test_a_certificate_of_another_authority_does_not_replace_ones_own(tmp_path: 
     with raw_host(
         tmp_path, AUTHORITY, KEY, lambda _: json_answer(json.dumps(body).encode())
     ) as host:
-        known = Membership(host.url, "edge-0", "St. Mary's", "rows.csv", "rows")
+        membership = Membership(host.url, "edge-0", "St. Mary's", "rows.csv", "rows")
         with pytest.raises(ServiceError, match="not of the federation's authority"):
-            OwnCertificate(state, known)._asked()
-    assert state.tls.cert.read_bytes() == certificates.pem(own)
+            OwnCertificate(state, membership)._asked()
+    assert state.tls.cert.read_bytes() == certificates.pem(before)

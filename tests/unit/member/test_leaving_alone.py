@@ -91,10 +91,10 @@ def test_what_a_policy_accepts_until_the_process_ends_is_taken_back_too(
 def test_a_host_that_answers_for_ever_holds_nobody(state: MemberState, tmp_path: Path) -> None:
     key = certificates.new_key()
     authority = certificates.authority(key, "authority")
-    own = certificates.sign(authority, key, "edge-3", key.public_key(), 30)
+    certificate = certificates.sign(authority, key, "edge-3", key.public_key(), 30)
     for path, content in (
         (state.tls.ca, certificates.pem(authority)),
-        (state.tls.cert, certificates.pem(own)),
+        (state.tls.cert, certificates.pem(certificate)),
         (state.tls.key, certificates.key_pem(key)),
     ):
         files.write(path, content, files.SECRET)

@@ -39,11 +39,11 @@ class RenyiFilter:
         """
         self._index = ORDERS.index(order)
         self.order = order
-        held = _held(epsilon, delta, order)
-        self.budget = _budget(held, delta, order)
+        useful = _useful(epsilon, delta, order)
+        self.budget = _budget(useful, delta, order)
         self.spent = 0.0
         # Cut draws are paid for in δ, so the number of releases is bounded beforehand as well.
-        self._remaining = int(_cuts(held, delta))
+        self._remaining = int(_cuts(useful, delta))
         if self.budget <= 0 or self._remaining < 1:
             raise PrivacyError(
                 f"epsilon={epsilon}: at delta={delta} and order {order} it pays for no release"
@@ -75,8 +75,8 @@ class RenyiFilter:
 
         def fits(index: int) -> float:
             order = ORDERS[index]
-            held = _held(epsilon, delta, order)
-            return (_budget(held, delta, order) - before[index]) / float(cost[index])
+            useful = _useful(epsilon, delta, order)
+            return (_budget(useful, delta, order) - before[index]) / float(cost[index])
 
         best = max(range(len(ORDERS)), key=fits)
         if not fits(best) >= 1:  # so that nan, of releases without noise, fails too
@@ -132,11 +132,11 @@ def steadiest_order(epsilon: float, delta: float) -> int:
     """
     orders: list[int] = ORDERS
     return max(
-        orders, key=lambda order: _budget(_held(epsilon, delta, order), delta, order) / order
+        orders, key=lambda order: _budget(_useful(epsilon, delta, order), delta, order) / order
     )
 
 
-def _held(epsilon: float, delta: float, order: int) -> float:
+def _useful(epsilon: float, delta: float, order: int) -> float:
     """Return the ε that is held where the owner states `epsilon`: never more, so that it holds.
 
     A larger ε buys a larger B, but each cut draw costs (1 + e^ε) of δ: beyond some ε it pays for
