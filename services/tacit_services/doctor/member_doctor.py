@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 
 from tacit.errors import ConfigError, ServiceError, TacitError
 from tacit.shown import printable
@@ -118,7 +117,8 @@ class MemberDoctor:
     def _other_name(self, names: list[str]) -> Diagnosis:
         return ill(
             "tls",
-            f"the host's certificate is for {', '.join(names)}, not for {self._route.host}",
+            f"the host's certificate is for {printable(', '.join(names), 200)}, "
+            f"not for {self._route.host}",
             "use one of these, or name this one in the host's federation.toml (hosts)",
         )
 
@@ -161,11 +161,7 @@ class MemberDoctor:
         else:
             assert self._authority is not None
             ca = self._authority.ca.encode("ascii")
-        try:
-            certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(ca))
-        except (ValueError, TypeError, InvalidSignature):
-            return False
-        return True
+        return certificates.is_issued_by(certificate, ca)
 
     def _is_foreign(self, state: MemberState, certificate: x509.Certificate) -> bool:
         """Return whether a member whose host has a certificate of the federation sees another."""

@@ -83,12 +83,24 @@ def common_name(item: x509.Certificate | x509.CertificateSigningRequest) -> str:
 
 
 def hosts(certificate: x509.Certificate) -> list[str]:
-    """Return the names and addresses of a server's certificate; a client's has none."""
+    """Return the names and addresses of a server's certificate; a client's has none.
+
+    One that cannot be read has none either.
+    """
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
+    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
         return []
     return [str(item.value) for item in names]
+
+
+def is_issued_by(certificate: x509.Certificate, authority: bytes) -> bool:
+    """Return whether an authority, whose certificate is `authority` (PEM), has signed it."""
+    try:
+        certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def due(certificate: x509.Certificate, days: int) -> bool:

@@ -159,7 +159,7 @@ def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) ->
         return document(desk.runs(by))
 
     @router.post("", status_code=201, summary="Submit a run: an offer whose files are uploaded",
-                 responses=documented(409, 413, 422))  # fmt: skip
+                 responses=documented(409, 413, 422, 507))  # fmt: skip
     def submit(content: Annotated[dict[str, Any], Body()], by: Person = known) -> Response:
         return document(desk.submit(content, by), 201)
 

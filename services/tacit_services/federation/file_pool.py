@@ -103,7 +103,7 @@ class FilePool:
         seen = hashlib.sha256()
         size = looked_at = 0
         whole = False
-        self._check_room()
+        self.check_room()
         try:
             with part.open("xb") as file:
                 async for piece in pieces:
@@ -113,7 +113,7 @@ class FilePool:
                         raise BadUpload(f"more than {MOST} bytes")
                     if size - looked_at >= _LOOK_EVERY:
                         looked_at = size
-                        self._check_room()
+                        self.check_room()
                     seen.update(piece)
                     file.write(piece)
                 file.flush()
@@ -141,7 +141,7 @@ class FilePool:
                 f"run names are removed after {UNNAMED / 3600:g} h"
             )
 
-    def _check_room(self) -> None:
+    def check_room(self) -> None:
         """Raise NoRoom where the disk has only its reserve left."""
         if shutil.disk_usage(self._folder).free < self._reserve:
             raise NoRoom("the host's disk has no room for uploads; its operator makes some")

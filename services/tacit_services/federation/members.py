@@ -70,13 +70,15 @@ class LastHeard:
 class MemberRoll:
     """Who is and was a member at one moment: read once, however often it is asked.
 
-    asked: the ids of all who are shown offers, by number; of none that was revoked.
+    asked: the ids of all who are shown offers, by number; of none that was revoked or has left.
     """
 
     def __init__(self, members: Iterable[Member]) -> None:
         everybody = sorted(members, key=lambda member: member.number)
         self._names = {member.id: member.name for member in everybody}
-        self.asked = [member.id for member in everybody if member.revoked is None]
+        self.asked = [
+            member.id for member in everybody if member.revoked is None and member.left is None
+        ]
 
     def name(self, identity: str) -> str:
         """Return the name of a member's id; the id where nobody has it."""

@@ -19,12 +19,13 @@ from pydantic import ValidationError
 from tacit.errors import ConfigError, DataError, TacitError, WireError
 from tacit.protocol.topics import checked_name
 from tacit_services.enrollment.acl import aggregator_name
-from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.file_pool import FilePool, NoRoom
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_records import RunRecord, RunRecords
 from tacit_services.offers.offer import OFFER, Offer, a_folder_too
 from tacit_services.offers.submission import FILES, Submission, stayed_at_host, submitted_run
 
+OPEN = 100  # runs of one researcher that are not over: members look at each
 _PLAIN = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -75,6 +76,7 @@ class Submissions:
                 403,
                 f"researcher={offer.researcher.name!r}: this token is {by.name}'s; submit as them",
             )
+        self._check_room(by)
         with self._named(offer.run):
             folder = self._records.folder(offer.run)
             self._placed(folder, offer, submission)
@@ -116,6 +118,18 @@ class Submissions:
         finally:
             with self._lock:
                 self._coming.discard(run)
+
+    def _check_room(self, by: Person) -> None:
+        """Raise Refused where the disk has no room, or a researcher has OPEN runs."""
+        try:
+            self._pool.check_room()
+        except NoRoom as error:
+            raise Refused(507, str(error)) from error
+        if by.right is not Right.RESEARCHER:
+            return
+        theirs = [each for each in self._records.all() if each.researcher == by.name]
+        if sum(not record.over for record in theirs) >= OPEN:
+            raise Refused(409, f"{by.name}: has {OPEN} runs that are not over; stop some first")
 
     def _placed(self, folder: Path, offer: Offer, submission: Submission) -> None:
         """Put the offer's files and the host's into the run's folder, anew. Raises Refused."""

@@ -54,6 +54,8 @@ def joined(
     )
     if not _IDENTITY.fullmatch(member.edge):
         raise ServiceError(f"{url}: {member.edge[:80]!r} is no member's id")
+    if not certificates.is_issued_by(member.certificate, authority.ca.encode("ascii")):
+        raise ServiceError(f"{url}: its certificate is not of the federation's authority")
     if before not in (None, member.edge):
         raise ConfigError(
             f"{url}: knows this member as {member.edge}, and its state says {before}; the host's "

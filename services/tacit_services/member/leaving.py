@@ -29,20 +29,27 @@ def leave(state: MemberState, proxies: Proxies, home: Path) -> str:
     if membership is None:
         raise ConfigError(f"--state {state.folder}: is of no member")
     names = {consent.fingerprint: consent.run for consent in state.consents().all()}
-    with state.answering() as consents:
-        for consent in consents.all():
-            if consent.holds:
-                consents.withdraw(consent.run)
+    _take_all_back(state)
     state.ask_to_leave()
     with _alone(state):
-        told = _told(state, membership, proxies)
-        state.leave()
+        _take_all_back(state)  # a policy may have accepted an offer until the process ended
+        try:
+            told = _told(state, membership, proxies)
+        finally:  # a host that answers for ever holds nobody: an interrupt ends the waiting alone
+            state.leave()
     lines = [f"{membership.name} ({membership.member}) has left {membership.url}{told}"]
     lines += [
         "nothing leaves from now on; what was released stays released, and the ledger stays",
         *_memory(membership, names, home),
     ]
     return "\n".join(lines)
+
+
+def _take_all_back(state: MemberState) -> None:
+    with state.answering() as consents:
+        for consent in consents.all():
+            if consent.holds:
+                consents.withdraw(consent.run)
 
 
 def watch(state: MemberState, stop: threading.Event) -> None:

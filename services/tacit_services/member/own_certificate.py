@@ -96,6 +96,8 @@ class OwnCertificate:
         answer = JoinClient(known.url, self._proxies).renew(trusted, key)
         if answer.edge != known.member:
             raise ServiceError(f"{known.url}: its certificate is of {answer.edge[:80]!r}")
+        if not certificates.is_issued_by(answer.certificate, self._tls.ca.read_bytes()):
+            raise ServiceError(f"{known.url}: its certificate is not of the federation's authority")
         if answer.certificate.not_valid_after_utc.timestamp() <= self._tls.ends():
             raise ServiceError(f"{known.url}: gives no certificate that lasts longer")
         return answer.certificate

@@ -77,13 +77,16 @@ class OwnerDesk:
     def decide(self, run: str, action: str, fingerprint: str) -> str:
         """Enter an owner's answer; returns what to tell.
 
-        Raises StaleOfferError where the answer is to another offer, ConfigError, KeyError.
+        What was accepted is taken back also after another offer has come. Raises StaleOfferError
+        where another answer is to another offer, ConfigError, KeyError.
         """
         record = record_in(self._folder(run))
         if record is None:
             raise KeyError(run)
-        if record.fingerprint != fingerprint:
-            raise StaleOfferError(f"run {run}: another offer has come since; read it first")
+        if action != "withdraw":
+            if record.fingerprint != fingerprint:
+                raise StaleOfferError(f"run {run}: another offer has come since; read it first")
+            note_shown(self._folder(run), record)  # one that comes from here on is not accepted
         return answering.ACTIONS[action](self._state, run, False)
 
     def ledger(self) -> dict[str, Any]:

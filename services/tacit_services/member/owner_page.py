@@ -10,7 +10,7 @@ from pathlib import Path
 from tacit.errors import ConfigError
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.owner_desk import OwnerDesk
-from tacit_services.member.owner_rest import TOKEN, create_app, token_of
+from tacit_services.member.owner_rest import TOKEN, create_app, new_token
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind, checked, split_host_port
 
@@ -33,8 +33,8 @@ def owner_page(address: str, state: MemberState, home: Path) -> Iterator[str]:
 
     home: the user's data folder. Raises ServiceError where the address is in use.
     """
-    token = token_of(state)
     listener = bind(address)
+    token = new_token(state)
     host, port = listener.getsockname()[:2]
     server = http_server.HttpServer(
         create_app(OwnerDesk(state, home), token), timeout_graceful_shutdown=1

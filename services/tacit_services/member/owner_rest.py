@@ -38,16 +38,14 @@ class Deciding(BaseModel):
     fingerprint: str = Field(pattern="^[0-9a-f]{64}$")
 
 
-def token_of(state: MemberState) -> str:
-    """Return the token of a member's page, made if need be. Raises OSError."""
-    path = state.folder / TOKEN
-    try:
-        if token := path.read_text(encoding="ascii").strip():
-            return token
-    except FileNotFoundError:
-        pass
+def new_token(state: MemberState) -> str:
+    """Return a new token of a member's page, which replaces the one before. Raises OSError.
+
+    A page that is still open shows its token to the program that serves the address by then, which
+    may be another user's. So no token is worth anything after the end of its server.
+    """
     token = secrets.token_urlsafe(24)
-    files.write(path, f"{token}\n".encode(), files.SECRET)
+    files.write(state.folder / TOKEN, f"{token}\n".encode(), files.SECRET)
     return token
 
 

@@ -105,17 +105,24 @@ def document_at(url: str, proxies: Proxies = DIRECT) -> ShownDocument:
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
     try:
-        with httpx.Client(
-            verify=unverified, trust_env=False, proxy=proxies.url_before(url), timeout=_SECONDS
-        ) as client:
-            answer = client.get(url.rstrip("/") + PATH)
+        with (
+            httpx.Client(
+                verify=unverified,
+                trust_env=False,
+                proxy=proxies.url_before(url),
+                timeout=_SECONDS,
+                headers={"Accept-Encoding": "identity"},  # a few bytes cannot become very many
+            ) as client,
+            client.stream("GET", url.rstrip("/") + PATH) as answer,
+        ):
+            content = _content(answer)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigError(f"{url!r}: {error}") from error
     except httpx.TransportError as error:
         raise unreachable(url, error, proxies) from error
-    if not answer.is_success or len(answer.content) > _MOST:
+    if not answer.is_success or content is None:
         raise ServiceError(f"{url}: {answer.status_code}, not a federation's answer")
-    return ShownDocument(answer.content, _clock_apart(answer))
+    return ShownDocument(content, _clock_apart(answer))
 
 
 def clocks(apart: float) -> str:
@@ -166,10 +173,20 @@ _ADVICE: tuple[tuple[type[BaseException], str], ...] = (
 )
 
 
+def _content(answer: httpx.Response) -> bytes | None:
+    """Return the body of an answer, which may have no end; None: it is too long."""
+    content = bytearray()
+    for piece in answer.iter_raw():
+        content += piece
+        if len(content) > _MOST:
+            return None
+    return bytes(content)
+
+
 def _clock_apart(answer: httpx.Response) -> float | None:
     try:
         return time.time() - parsedate_to_datetime(answer.headers["date"]).timestamp()
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, OverflowError):
         return None
 
 

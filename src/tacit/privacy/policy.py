@@ -99,7 +99,7 @@ class Policy(BaseModel):
             except PrivacyError as error:
                 raise ValueError(
                     f"lifetime_epsilon={self.lifetime_epsilon}: pays for no release at "
-                    f"lifetime_delta={self.lifetime_delta}; one from 0.5 to 12 does at 1e-5"
+                    f"lifetime_delta={self.lifetime_delta}; one from 0.5 on does at 1e-5"
                 ) from error
         return self
 

@@ -133,6 +133,18 @@ class TestMembers:
         with pytest.raises(ConfigError, match="no member has this id"):
             members.leave("edge-7")
 
+    def test_no_answer_is_waited_for_of_a_member_that_is_none_any_more(
+        self, tmp_path: Path
+    ) -> None:
+        members = Members(tmp_path, lambda: NOW)
+        for key, name in zip(KEYS[:3], "ABC", strict=True):
+            members.admit(key, name, "x", "")
+        members.leave("edge-0")
+        members.revoke("edge-1")
+        assert members.roll().asked == ["edge-2"]
+        members.admit(KEYS[0], "A", "x", "")  # back by its key
+        assert members.roll().asked == ["edge-0", "edge-2"]
+
     def test_many_that_ask_at_once_get_numbers_of_their_own(self, tmp_path: Path) -> None:
         def ask(key: str) -> None:
             Members(tmp_path).admit(key, None, "m", "")

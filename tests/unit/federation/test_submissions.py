@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from tacit_services.federation import submissions
 from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_records import RunRecord, RunRecords
@@ -157,3 +158,25 @@ def test_every_file_that_a_run_names_is_known(desk: Desk) -> None:
     desk.submit("retina", at_host={"public.csv": test}, test="public.csv")
     assert desk.submissions.named() == {test}
     assert spare not in desk.submissions.named()
+
+
+def test_a_full_disk_takes_no_offers(desk: Desk) -> None:
+    full = FilePool(desk.folder / "files", reserve=1 << 62)
+    desk.submissions = Submissions(desk.records, full, desk.folder / "code")
+    with pytest.raises(Refused) as refused:
+        desk.submit("retina")
+    assert refused.value.status == 507
+    assert not (desk.folder / "runs" / "retina").exists()
+
+
+def test_a_researcher_has_so_many_runs_that_are_not_over(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(submissions, "OPEN", 2)
+    for run in ("a", "b"):
+        desk.submit(run)
+    with pytest.raises(Refused, match="2 runs that are not over") as refused:
+        desk.submit("c")
+    assert refused.value.status == 409
+    desk.records.change("a", state="stopped")
+    assert desk.submit("c").name == "c"

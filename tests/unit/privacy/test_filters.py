@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 
 import pytest
 from hypothesis import given, settings
@@ -140,9 +139,7 @@ def test_a_release_without_noise_is_never_accepted() -> None:
         RenyiFilter.planned(EPSILON, DELTA, 0.02, 0.0)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta"), [(1e-3, 1e-5), (2.0, 1e-14), (math.inf, 1e-5), (1.0, 1e-300)]
-)
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-3, 1e-5), (2.0, 1e-14), (1.0, 1e-300)])
 def test_a_budget_that_pays_for_nothing_is_refused(epsilon: float, delta: float) -> None:
     with pytest.raises(PrivacyError, match="pays for no release"):
         RenyiFilter.planned(epsilon, delta, 0.02, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import dp_accounting as dpa
@@ -9,7 +10,7 @@ import pytest
 from dp_accounting import rdp
 
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.privacy.accounting import ORDERS, History, Lifetime, Spend, epsilon_pld, merged
+from tacit.privacy.accounting import ORDERS, TAIL, History, Lifetime, Spend, epsilon_pld, merged
 
 DELTA = 1e-5
 KINDS = [
@@ -99,7 +100,41 @@ def test_a_release_without_noise_before_it_leaves_nothing() -> None:
         lifetime.check((Spend(0.1, 0.0, 1),), KINDS[0])
 
 
-@pytest.mark.parametrize(("epsilon", "order"), [(1.0, 4), (0.001, 512), (60.0, 4)])
+@pytest.mark.parametrize(("epsilon", "order"), [(1.0, 4), (0.001, 512)])
 def test_a_bound_that_leaves_nothing_at_its_order_is_refused(epsilon: float, order: int) -> None:
     with pytest.raises(PrivacyError, match="pays for no release"):
         Lifetime(epsilon, DELTA, order)
+
+
+@pytest.mark.parametrize("order", [3, 4, 6, 10])
+@pytest.mark.parametrize("spend", [*KINDS, Spend(1.0, 100.0, 1)])
+def test_a_larger_bound_never_pays_for_less_at_the_same_order(order: int, spend: Spend) -> None:
+    counts = []
+    for epsilon in (4.0, 6.0, 8.0, 10.0, 10.5, 11.0, 12.0, 16.0, 30.0, 1e3, float("inf")):
+        try:
+            counts.append(Lifetime(epsilon, DELTA, order).left((), spend))
+        except PrivacyError:
+            counts.append(0)
+    assert counts == sorted(counts)
+    assert counts[-1] > 100
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-6, 1e-8])
+def test_a_larger_bound_never_begins_with_less(delta: float) -> None:
+    spend = Spend(1.0, 100.0, 1)
+    counts = [Lifetime.begun(e, delta).left((), spend) for e in (1.0, 4.0, 8.0, 12.0, 16.0, 30.0)]
+    assert counts == sorted(counts)
+
+
+@pytest.mark.parametrize("epsilon", [9.0, 12.0, 30.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-8])
+def test_what_a_large_bound_pays_for_is_within_it_with_the_draws_it_may_cut(
+    epsilon: float, delta: float
+) -> None:
+    lifetime = Lifetime.begun(epsilon, delta)
+    for spend in (Spend(0.05, 2.0, 1), Spend(0.001, 40.0, 1)):
+        count = lifetime.left((), spend)
+        budget = lifetime._filter(()).budget
+        epsilon_held, _ = rdp.compute_epsilon([lifetime.order], [budget], 0.9 * delta)
+        assert epsilon_held <= epsilon + 1e-9
+        assert count * TAIL * (1 + math.exp(epsilon_held)) <= 0.1 * delta * (1 + 1e-9)

@@ -20,6 +20,8 @@ from tacit.privacy.accounting.privacy_losses import ORDERS
 from tacit.rounding import up
 
 _ASIDE = 0.1  # the share of δ that pays for padded batches that cut a draw (epsilon.TAIL each)
+_REFERENCE = 100.0  # z of the Gaussian release for which the largest useful ε is chosen
+_LARGEST = 100.0  # ε at which no δ pays for a cut draw
 
 
 class RenyiFilter:
@@ -37,13 +39,11 @@ class RenyiFilter:
         """
         self._index = ORDERS.index(order)
         self.order = order
-        self.budget = _budget(epsilon, delta, order)
+        useful = _useful(epsilon, delta, order)
+        self.budget = _budget(useful, delta, order)
         self.spent = 0.0
         # Cut draws are paid for in δ, so the number of releases is bounded beforehand as well.
-        if epsilon < 700:
-            self._remaining = int(_ASIDE * delta / ((1 + math.exp(epsilon)) * TAIL))
-        else:
-            self._remaining = 0
+        self._remaining = int(_cuts(useful, delta))
         if self.budget <= 0 or self._remaining < 1:
             raise PrivacyError(
                 f"epsilon={epsilon}: at delta={delta} and order {order} it pays for no release"
@@ -74,7 +74,9 @@ class RenyiFilter:
         ]
 
         def fits(index: int) -> float:
-            return (_budget(epsilon, delta, ORDERS[index]) - before[index]) / float(cost[index])
+            order = ORDERS[index]
+            useful = _useful(epsilon, delta, order)
+            return (_budget(useful, delta, order) - before[index]) / float(cost[index])
 
         best = max(range(len(ORDERS)), key=fits)
         if not fits(best) >= 1:  # so that nan, of releases without noise, fails too
@@ -129,7 +131,38 @@ def steadiest_order(epsilon: float, delta: float) -> int:
     with the largest B(α)/α, a function of these two public numbers alone.
     """
     orders: list[int] = ORDERS
-    return max(orders, key=lambda order: _budget(epsilon, delta, order) / order)
+    return max(
+        orders, key=lambda order: _budget(_useful(epsilon, delta, order), delta, order) / order
+    )
+
+
+def _useful(epsilon: float, delta: float, order: int) -> float:
+    """Return the ε that is held where the owner states `epsilon`: never more, so that it holds.
+
+    A larger ε buys a larger B, but each cut draw costs (1 + e^ε) of δ: beyond some ε it pays for
+    fewer releases. That ε is where both run out together, for releases of noise _REFERENCE. It
+    depends on δ and the order alone.
+    """
+    low, high = 0.0, min(epsilon, _LARGEST)
+    if not _is_short_of_cuts(high, delta, order):
+        return high
+    for _ in range(60):
+        middle = (low + high) / 2
+        if _is_short_of_cuts(middle, delta, order):
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _is_short_of_cuts(epsilon: float, delta: float, order: int) -> bool:
+    """Return whether δ pays for fewer releases than B does, of noise _REFERENCE."""
+    return _cuts(epsilon, delta) * order / (2 * _REFERENCE**2) < _budget(epsilon, delta, order)
+
+
+def _cuts(epsilon: float, delta: float) -> float:
+    """Return how many releases may each cut a draw, within the share of δ for that."""
+    return _ASIDE * delta / ((1 + math.exp(epsilon)) * TAIL)
 
 
 def _budget(epsilon: float, delta: float, order: int) -> float:

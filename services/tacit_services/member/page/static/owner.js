@@ -52,7 +52,7 @@ function row(offer) {
   if (offer.reason && offer.answer === "refused") state.append(made("span", offer.reason, "why"));
   const acts = made("td");
   acts.append(button("Read", () => read(offer.run), `Read the offer ${offer.run}`));
-  if (offer.answer === "accepted" && !offer.state)
+  if ((offer.answer === "accepted" || offer.works) && !offer.state)
     acts.append(button("Withdraw", () => decide(offer, "withdraw"), `Withdraw from ${offer.run}`));
   line.append(name, state, spending(offer.cost), acts);
   return line;
