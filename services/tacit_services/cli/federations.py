@@ -98,6 +98,12 @@ def results(
         typer.echo(json.dumps([str(path) for path in files], indent=2))
     else:
         typer.echo("\n".join(map(str, files)))
+    if not any(path.name == "summary.json" for path in files):  # it is written at the end
+        say(
+            f"run {run} has written no model yet, as it does at its end; to wait for that: "
+            f"tacit runs {run} --watch",
+            err=True,
+        )
 
 
 def show_runs(reach: Reach, run: str | None, watch: bool, as_json: bool) -> None:

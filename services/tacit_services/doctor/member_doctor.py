@@ -29,6 +29,7 @@ from tacit_services.versions import minors_apart, own_version
 
 HTTPS = "http/1.1"
 _APART = "the way must pass TLS through unopened; ask who runs proxy or load balancer for that"
+_OTHER = f"is the address, and sha256:…, of this federation's own line? if so, {_APART}"
 _ANEW = "ask the host's operator for a line, and join again: key, name and ledger stay"
 
 
@@ -97,7 +98,7 @@ class MemberDoctor:
             if abs(apart) > CLOCK:
                 return ill("clock", pinned_authority.clocks(apart), "")
         if self._pin is not None and self._pin != document.pin:
-            return ill("tls", f"the host shows {document.pin}, and not {self._pin[:80]}", _APART)
+            return ill("tls", f"the host shows {document.pin}, and not {self._pin[:80]}", _OTHER)
         self._authority = authority
         return well("clock", "agrees with the host's")
 

@@ -27,7 +27,7 @@ def judged(looked: Looked, policy: Policy) -> OfferVerdict:
         return _refused(
             RefusalKind.POLICY,
             f"the name {looked.offer.researcher.name!r} comes with another key than before; if it "
-            "is the same person, confirm it: tacit offers accept RUN --new-key",
+            f"is the same person, confirm it: {_confirming(looked)}",
         )
     definition = looked.definition
     if definition is not None:
@@ -75,9 +75,14 @@ def _asked(looked: Looked, policy: Policy) -> OfferVerdict:
         return _refused(
             RefusalKind.POLICY,
             f"the key of {looked.offer.researcher.name!r} has not been confirmed here: a name "
-            "alone proves nothing; confirm it: tacit offers accept RUN --new-key",
+            f"alone proves nothing; confirm it: {_confirming(looked)}",
         )
     return OfferVerdict(PolicyWord.ACCEPT)
+
+
+def _confirming(looked: Looked) -> str:
+    """Return the command by which an owner confirms the key of an offer's researcher."""
+    return f"tacit offers accept {looked.offer.run} --new-key"
 
 
 def _refused(kind: RefusalKind, reason: str) -> OfferVerdict:

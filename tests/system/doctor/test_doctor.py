@@ -95,7 +95,9 @@ def test_a_machine_that_is_no_member_yet_is_told_by_what_the_host_is_known(place
     pin = place.host.join_words()[-1]
     assert pin in place.diagnoses(None)["tls"].words
     assert not ill(place.diagnoses(None, pin=pin))
-    assert ill(place.diagnoses(None, pin="sha256:" + "0" * 64)) == ["tls"]
+    other = place.diagnoses(None, pin="sha256:" + "0" * 64)
+    assert ill(other) == ["tls"]
+    assert "own line" in other["tls"].advice
 
 
 def test_it_spends_nothing_and_says_lines_for_people(place: Place) -> None:

@@ -11,6 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
+from tacit import rounding
 from tests.helpers.browser import PHONE, Shown, chromium
 from tests.helpers.federation import Host, Member, federation, run_file
 from tests.helpers.servers import free_port
@@ -87,6 +88,12 @@ def test_an_owner_decides_by_the_page_alone(tmp_path: Path, browser: Browser) ->
         tab.page.get_by_role("button", name="Withdraw from retina").click()
         stands(tab, "retina", "withdrawn")
         assert "What was released stays released" in tab.text("said")
+
+        # ε is rounded up, as at the terminal.
+        owner = {"Authorization": f"Bearer {token(member)}"}
+        with httpx.Client(base_url=url, headers=owner) as client:
+            spent = client.get("/v1/ledger").json()["life"]["epsilon"]
+        tab.page.locator("#life", has_text=f"ε {rounding.epsilon(spent)} at δ").wait_for()
         assert tab.page.evaluate("window.hacked") is None
         assert tab.complaints == []
 

@@ -78,6 +78,7 @@ def test_a_name_whose_key_nobody_has_confirmed_is_taken_by_a_person_alone(
     assert judged(new, WITHIN).answer is PolicyWord.ACCEPT  # "*": whoever it is
     named = Policy(accept="within", researchers=("Dr. Ada Weiß",))
     assert judged(new, named).answer is PolicyWord.REFUSE
+    assert judged(new, named).reason.endswith(f"offers accept {known.offer.run} --new-key")
     assert judged(new, named.model_copy(update={"accept": "ask"})).answer is PolicyWord.ASK
 
 
@@ -85,6 +86,7 @@ def test_a_name_whose_key_nobody_has_confirmed_is_taken_by_a_person_alone(
 def test_a_name_with_another_key_is_refused_by_every_policy(known: Looked, policy: Policy) -> None:
     verdict = judged(replace(known, standing=KeyStanding.OTHER_KEY), policy)
     assert (verdict.answer, verdict.kind) == (PolicyWord.REFUSE, RefusalKind.POLICY)
+    assert verdict.reason.endswith(f"offers accept {known.offer.run} --new-key")
 
 
 @pytest.mark.parametrize("kind", list(RefusalKind))

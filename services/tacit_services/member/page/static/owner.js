@@ -1,6 +1,7 @@
 // What a member's owner reads and decides, as the member answers it on this machine.
 
 import { ask, at, made, Refused, say, terms, unlock } from "./parts.js";
+import { epsilon as rounded } from "./words.js";
 
 const AGAIN = 2000; // milliseconds between two looks
 const PILLS = { "waits for you": "waiting", accepted: "training", refused: "failed", ended: "ended", stopped: "stopped", failed: "failed" };
@@ -9,7 +10,7 @@ let open = null; // the offer that is being read
 let tried = false;
 
 const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 3 });
-const epsilon = (value) => (value === null ? "not bounded" : number(value));
+const epsilon = (value) => (value === null ? "not bounded" : rounded(value, false)); // up, as in every other place
 const time = (at) => new Date(at * 1000).toLocaleString();
 const bytes = (count) => `${number(count)} bytes`;
 
