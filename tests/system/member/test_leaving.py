@@ -68,7 +68,7 @@ def test_the_list_of_offers_says_how_a_run_ended_and_what_it_has_cost(tmp_path: 
         host.wait_run("short", lambda stands: stands["state"] == "ended")
         host.wait(lambda: "run short is over: ended; it has cost" in site.text("join.log"))
         assert "run short: this member works in it from now on" in site.text("join.log")
-        assert "this process is Site 0 (edge-0)" in site.text("join.log")
+        assert "this process is edge-0" in site.text("join.log")
         listed = site.tacit("offers", "--state", site.state)
         assert "ended, ε " in listed
         assert listed.strip().endswith(" of 2")

@@ -76,9 +76,9 @@ async function read(run) {
   say(at("offer-title"), `Offer ${open.run}`);
   at("sections").replaceChildren(...open.sections.flatMap(({ title, rows }) => [made("h3", title), part(rows)]));
   at("offer").hidden = false;
+  at("offer-title").focus();
   shown.offers = "";
   await refresh();
-  at("offer-title").focus();
 }
 
 // Rows with labels are terms; rows that are a list of sentences are one.
