@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.federation import federation, run_file
+from tests.helpers.nightly import nightly
 
 KILLS = 1  # of each member, and of the host
 BY_POLICY = 'accept = "within"\nlifetime_epsilon = 8.0'
@@ -48,6 +49,7 @@ def test_two_runs_at_once_go_on_whoever_is_killed(tmp_path: Path) -> None:
             assert set(re.findall(r"edge-\d+", site.text("join.log"))) == {site.identity}
 
 
+@pytest.mark.exhaustive
 def test_a_federation_moves_to_another_host_in_the_middle_of_a_run(tmp_path: Path) -> None:
     with federation(tmp_path, members=2) as (host, sites):
         for site in sites:
@@ -138,7 +140,7 @@ def test_only_what_is_typed_after_the_screen_is_an_answer(tmp_path: Path) -> Non
         host.wait_run("asked", lambda stands: stands["state"] == "ended")
 
 
-@pytest.mark.parametrize("changed", ["offer", "graph"])
+@pytest.mark.parametrize("changed", ["graph", *nightly("offer")])
 def test_no_member_starts_where_the_host_has_changed_a_byte(tmp_path: Path, changed: str) -> None:
     with federation(tmp_path, members=1) as (host, (site,)):
         module = tmp_path / "nets.py"

@@ -1,7 +1,7 @@
 """Two runs at once over one ledger for each member, whose processes die: nothing lost or doubled.
 
-At every point where a worker or an aggregator can die, and at random. One seed each in CI, the
-others with `make chaos`.
+At every point where a worker or an aggregator can die, and at random, with `make chaos`. CI has the
+kills of test_federation.py, and the schedules of two runs.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from tests.helpers.crash_plan import Death
 from tests.helpers.crash_worker import SHARED_POINTS
 from tests.helpers.federation import federation
 from tests.helpers.federation_chaos import RUNS, FederationScene
-from tests.helpers.nightly import nightly
 
-pytestmark = [pytest.mark.slow, pytest.mark.chaos]
+pytestmark = [pytest.mark.slow, pytest.mark.chaos, pytest.mark.exhaustive]
 
 
 def deaths(chance: random.Random, points: tuple[str, ...], count: int) -> dict[str, list[Death]]:
@@ -30,7 +29,7 @@ def deaths(chance: random.Random, points: tuple[str, ...], count: int) -> dict[s
 
 
 @pytest.mark.parametrize(
-    ("seed", "count"), [(0, 2), *nightly(*((seed, len(SHARED_POINTS)) for seed in range(1, 4)))]
+    ("seed", "count"), [(0, 2), *((seed, len(SHARED_POINTS)) for seed in range(1, 4))]
 )
 def test_two_runs_go_on_at_whatever_point_their_processes_die(
     tmp_path: Path, seed: int, count: int
@@ -49,7 +48,7 @@ def test_two_runs_go_on_at_whatever_point_their_processes_die(
             assert [site.deaths(run) for site in sites] == [count, count]
 
 
-@pytest.mark.parametrize(("seed", "kills"), [(0, 3), *nightly((1, 20), (2, 20), (3, 20))])
+@pytest.mark.parametrize(("seed", "kills"), [(0, 3), (1, 20), (2, 20), (3, 20)])
 def test_two_runs_lose_and_double_nothing_whoever_is_killed(
     tmp_path: Path, seed: int, kills: int
 ) -> None:

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser
 
 from tests.helpers.browser import PHONE, Shown, chromium
 from tests.helpers.federation import Host, federation, run_file
+from tests.helpers.nightly import nightly
 
 pytestmark = pytest.mark.slow
 EVIL = "<img src=x onerror=window.hacked=1>"
@@ -87,7 +88,7 @@ def test_the_page_shows_runs_and_leads_to_each(tmp_path: Path, browser: Browser)
         assert "enough" in rows(listed)[0][1]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", *nightly("dark")])
 def test_everybody_can_read_the_page(tmp_path: Path, browser: Browser, scheme: str) -> None:
     with federation(tmp_path, members=0) as (host, _):
         run = run_file(tmp_path)

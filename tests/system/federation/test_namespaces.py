@@ -59,6 +59,7 @@ def installed(tmp_path: Path) -> tuple[str, ...]:
     return with_key_log(edge_venv(tmp_path / "venv", built(ROOT, tmp_path / "wheel")))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_member_with_a_way_out_by_a_proxy_alone_trains(tmp_path: Path) -> None:
     with separate_federation(tmp_path, TACIT, 1, behind_proxy=0) as (host, (site,), proxy):

@@ -101,6 +101,7 @@ def charged(replicas: Replicas, number: int) -> int:
     return chain.count
 
 
+@pytest.mark.exhaustive
 def test_a_killed_replica_is_the_same_member_and_a_run_that_is_over_is_still_shown(
     tmp_path: Path, host: Host, replicas: Replicas, window: int
 ) -> None:

@@ -45,6 +45,7 @@ def test_a_run_is_followed_through_a_restart_and_its_model_is_used(tmp_path: Pat
         assert summary["privacy"]["counts"] == "all runs of the data"
 
 
+@pytest.mark.exhaustive
 def test_a_network_of_ones_own_comes_with_the_results(tmp_path: Path) -> None:
     with federation(tmp_path, members=1) as (host, (site,)):
         here = ("--federation", host.place)

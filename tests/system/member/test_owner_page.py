@@ -14,6 +14,7 @@ from playwright.sync_api import Browser
 from tacit import rounding
 from tests.helpers.browser import PHONE, Shown, chromium
 from tests.helpers.federation import Host, Member, federation, run_file
+from tests.helpers.nightly import nightly
 from tests.helpers.servers import free_port
 
 pytestmark = pytest.mark.slow
@@ -133,7 +134,7 @@ def test_the_page_is_its_owners_alone(tmp_path: Path) -> None:
         assert "for this machine alone" in refused.stderr
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", *nightly("dark")])
 def test_everybody_can_read_it(tmp_path: Path, browser: Browser, scheme: str) -> None:
     with federation(tmp_path, members=1) as (host, (member,)):
         url = joined(host, member)

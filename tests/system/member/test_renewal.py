@@ -34,6 +34,7 @@ def broker_of(host: Host) -> int:
     return broker
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_training_goes_on_over_renewals_and_a_member_that_slept_joins_again(tmp_path: Path) -> None:
     with federation(tmp_path, members=1) as (host, (site,)):
