@@ -6,6 +6,8 @@ import csv
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.helpers.federation import federation, run_file, write_rows
 
 BY_POLICY = 'accept = "within"\nlifetime_epsilon = 8.0'
