@@ -93,6 +93,7 @@ class EdgePrivacy(BaseModel):
     mechanism: str
     adjacency: str
     budget: float | None
+    budget_of: str = Field("data", description="data: of all of ε; run: of this run's part of it")
     # Not in the schema of REST, which promises no more than readers need:
     batch: SkipJsonSchema[float]
     charged: SkipJsonSchema[dict[str, Any]]
@@ -139,6 +140,7 @@ class RunPrivacy(TotalPrivacy):
     labels_epsilon: float | None = Field(
         None, description="of a vertical run: of the labels; null: in clear"
     )
+    counts: str = Field("", description="what else than this run is in ε")
     edges: dict[str, EdgePrivacy]
 
     def document(self) -> dict[str, Any]:
