@@ -1,6 +1,6 @@
 """Aggregators of a host that kill themselves at the points of their plan.
 
-The forkserver imports it: what it replaces, all aggregators have. Each reads its own plan.
+The forkserver alone imports it: what it replaces, all aggregators have. Each reads its own plan.
 """
 
 from __future__ import annotations
@@ -14,11 +14,6 @@ from tacit_services.aggregator.pipeline import Pipeline
 from tacit_services.aggregator.run_journal import RunJournal
 
 from tests.helpers.crash_plan import next_death
-
-# Where an aggregator dies, in the order of one batch of messages: before they are appended, when
-# the store has answered, when one is folded and not receipted, when all have their answers, and
-# when a snapshot is being saved.
-HOST_POINTS = ("before_append", "after_append", "after_fold", "after_reply", "in_save")
 
 
 class AggregatorKiller:

@@ -11,6 +11,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]  # tests/conftest.py has it, and pytest
 _VARIABLE = "CRASH_PLAN"
 Died = Callable[[], None]
+# Where an aggregator dies, in the order of one batch of messages: before they are appended, when
+# the store has answered, when one is folded and not receipted, when all have their answers, and
+# when a snapshot is being saved.
+HOST_POINTS = ("before_append", "after_append", "after_fold", "after_reply", "in_save")
 Death = tuple[str, int]  # a point, and at which release, or for which time, it is passed
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.crash_aggregator import HOST_POINTS
-from tests.helpers.crash_plan import Death
+from tests.helpers.crash_plan import HOST_POINTS, Death
 from tests.helpers.crash_worker import SHARED_POINTS
 from tests.helpers.federation import federation
 from tests.helpers.federation_chaos import RUNS, FederationScene
