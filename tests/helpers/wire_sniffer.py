@@ -182,31 +182,31 @@ def _publications(
     reader: RecordReader, data: bytes, ends: list[int], times: list[float]
 ) -> Iterator[Publication]:
     """Yield the MQTT messages in one side of a connection; nothing where it speaks HTTP."""
-    said, places = bytearray(), list[tuple[int, int]]()
+    spoken, places = bytearray(), list[tuple[int, int]]()
     for end, text in reader.said(data):
-        said += text
-        places.append((len(said), end))
-    if said[:1] != b"\x10":  # MQTT begins with CONNECT
+        spoken += text
+        places.append((len(spoken), end))
+    if spoken[:1] != b"\x10":  # MQTT begins with CONNECT
         return
     starts = [place for place, _ in places]
     at = 0
-    while (packet := _packet(said, at)) is not None:
+    while (packet := _packet(spoken, at)) is not None:
         kind, begin, end = packet
         if kind >> 4 == _PUBLISH:
             raw = places[bisect_left(starts, end)][1]
-            yield _published(times[bisect_left(ends, raw)], kind, bytes(said[begin:end]))
+            yield _published(times[bisect_left(ends, raw)], kind, bytes(spoken[begin:end]))
         at = end
 
 
-def _packet(said: bytearray, at: int) -> tuple[int, int, int] | None:
+def _packet(spoken: bytearray, at: int) -> tuple[int, int, int] | None:
     """Return the first byte, begin and end of the packet at `at`; None: it did not leave whole."""
     size, shift, place = 0, 0, at + 1
-    while place < len(said):
-        size |= (said[place] & 127) << shift
+    while place < len(spoken):
+        size |= (spoken[place] & 127) << shift
         shift += 7
         place += 1
-        if said[place - 1] < 128:
-            return (said[at], place, place + size) if place + size <= len(said) else None
+        if spoken[place - 1] < 128:
+            return (spoken[at], place, place + size) if place + size <= len(spoken) else None
     return None
 
 

@@ -175,14 +175,14 @@ def one_joins_and_one_withdraws(host: SeparateHost, sites: list[SeparateMember])
 
 def check_accepted(host: SeparateHost, sites: list[SeparateMember]) -> None:
     """Check that each run has applied what it accepted, each once, and that all of it has left."""
-    left = {
+    sent_pushes = {
         (run, site.identity, seq) for site in sites for run, seq in site.sniffer.updates()
     }  # fmt: skip
     for run, stands in host.runs().items():
         pushes = host.accepted(run)
         assert len(set(pushes)) == len(pushes) == stands["applied"], run
         assert stands["applied"] == UPDATES.get(run, stands["applied"])
-        assert {(run, *push) for push in pushes} <= left
+        assert {(run, *push) for push in pushes} <= sent_pushes
 
 
 def check_silence(site: SeparateMember, withdrawn: float) -> None:
@@ -205,19 +205,19 @@ def check_ledger(site: SeparateMember, ended: set[str]) -> None:
     """
     sent = Counter(run for run, _ in site.sniffer.updates())
     kinds = {run: release_kind(site, run) for run in sent}
-    left = Counter({kinds[run]: count for run, count in sent.items()})
-    most = left + Counter(kinds[run] for run in ended & set(sent))
+    sent_kinds = Counter({kinds[run]: count for run, count in sent.items()})
+    most = sent_kinds + Counter(kinds[run] for run in ended & set(sent))
     (chain,) = read_chains(site.ledger())
     chain.verify()
     paid = Counter[ReleaseKind]()
     for spend in (row.spend() for row in chain.rows):
         kind = ReleaseKind(spend.mechanism, spend.sampling_rate, spend.noise_multiplier)
         paid[kind] += spend.count
-    assert left <= paid <= most, (left, paid, most)
+    assert sent_kinds <= paid <= most, (sent_kinds, paid, most)
     joint = joint_epsilon(paid)
-    assert joint_epsilon(left) <= joint <= joint_epsilon(most)
+    assert joint_epsilon(sent_kinds) <= joint <= joint_epsilon(most)
     if not ended:
-        assert abs(joint - joint_epsilon(left)) <= 1e-6
+        assert abs(joint - joint_epsilon(sent_kinds)) <= 1e-6
     (order,) = read_lifetime_orders(site.ledger()).values()
     assert joint < filtered_epsilon(paid, order) <= LIFETIME
 

@@ -74,7 +74,7 @@ def test_an_owner_decides_by_the_page_alone(tmp_path: Path, browser: Browser) ->
         assert not member.text("worker.log")
         tab.page.locator("#accept").click()
         stands(tab, "retina", "accepted")
-        host.wait_run("retina", lambda shown: shown["applied"] >= 3)
+        host.wait_run("retina", lambda run: run["applied"] >= 3)
         tab.page.locator("#ledger tbody tr", has_text="retina").wait_for()
         tab.page.locator("#left li", has_text="retina: messages").first.wait_for()
         assert re.search(r"ε [\d.]+ of 6", tab.page.locator("#offers").inner_text())
@@ -119,12 +119,12 @@ def test_the_page_is_its_owners_alone(tmp_path: Path) -> None:
             # What is accepted is what was shown.
             stale = client.post("/v1/offers/run/accept", json={"fingerprint": "0" * 64})
             assert stale.status_code == 409
-            shown = client.get("/v1/offers/run").json()
+            offered = client.get("/v1/offers/run").json()
             answer = client.post(
-                "/v1/offers/run/accept", json={"fingerprint": shown["fingerprint"]}
+                "/v1/offers/run/accept", json={"fingerprint": offered["fingerprint"]}
             )
             assert answer.status_code == 200
-        host.wait_run("run", lambda shown: shown["members"])
+        host.wait_run("run", lambda run: run["members"])
         other = Member(tmp_path / "other", 9, "Other")
         refused = other.tried(
             *host.join_words(), "--data", other.rows, "--state", other.state,

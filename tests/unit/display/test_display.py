@@ -43,6 +43,7 @@ def edge() -> Any:
         epsilon_rdp=1.0,
         delta=1e-5,
         budget=2.0,
+        budget_of="data",
         refusals=3,
         refusal=WORDS,
     )

@@ -82,10 +82,10 @@ def measured(turns: int = TURNS) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name, ExitStack() as parts:
         alone = parts.enter_context(_tacit_run(Path(name) / "run"))
         federation = parts.enter_context(_federation(Path(name) / "federation"))
-        one = _turns(turns, alone, federation)
+        single = _turns(turns, alone, federation)
         federation.submit(SECOND)
         two = _turns(turns, alone, federation)
-    return compared(one, two)
+    return compared(single, two)
 
 
 def _turns(
@@ -101,15 +101,15 @@ def _turns(
 
 
 def compared(
-    one: Sequence[tuple[float, float]], two: Sequence[tuple[float, float]]
+    single: Sequence[tuple[float, float]], two: Sequence[tuple[float, float]]
 ) -> dict[str, Any]:
     """Return what turns of (`tacit run`, the federation) with one run, and with two, come to."""
-    door, both = (statistics.median(ours / run for run, ours in rates) for rates in (one, two))
+    door, both = (statistics.median(ours / run for run, ours in rates) for rates in (single, two))
     return {
         "door_over_run": door,
         "two_runs_over_one": both / door,
-        "run_per_s": statistics.mean(run for run, _ in (*one, *two)),
-        "door_per_s": statistics.mean(ours for _, ours in one),
+        "run_per_s": statistics.mean(run for run, _ in (*single, *two)),
+        "door_per_s": statistics.mean(ours for _, ours in single),
         "two_runs_per_s": statistics.mean(ours for _, ours in two),
         "federation_load": round(os.getloadavg()[0], 1),
     }
