@@ -284,7 +284,9 @@ class Member(Machine):
     @property
     def identity(self) -> str:
         """Its id in the federation, by the order in which members came."""
-        content = json.loads((self.state / "member.json").read_text())
+        path = self.state / "member.json"
+        wait_for(path.exists, 3 * PATIENCE)
+        content = json.loads(path.read_text())
         return str(content["member"])
 
     @property
