@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 import torch
 
@@ -32,20 +29,6 @@ def main(settings: AggregatorSettings, run: RunFile | None = None) -> None:
     loaded = Loaded.of(settings, run)
     listener = bind(settings.http)
     hosted = HostedRun(settings, loaded, tls)
-    with _served(hosted.app, listener), closing(hosted):
+    server = http_server.HttpServer(hosted.app, timeout_graceful_shutdown=1)
+    with http_server.in_thread(server, listener, "http"), closing(hosted):
         hosted.serve(stop)
-
-
-@contextmanager
-def _served(app: object, listener: socket.socket) -> Iterator[None]:
-    """Answer REST in a thread of its own, for as long."""
-    server = http_server.HttpServer(app, timeout_graceful_shutdown=1)
-    thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [listener]}, name="http", daemon=True
-    )
-    thread.start()
-    try:
-        yield
-    finally:
-        server.should_exit = True
-        thread.join(5.0)

@@ -17,7 +17,6 @@ import fcntl
 import logging
 import socket
 import ssl
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -343,12 +342,5 @@ def _https(
         ssl_ca_certs=folder.authority.folder / CA,
         ssl_cert_reqs=ssl.CERT_OPTIONAL,
     )
-    thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [listener]}, name="https", daemon=True
-    )
-    thread.start()
-    try:
+    with http_server.in_thread(server, listener, "https"):
         yield f"{host}:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(5.0)

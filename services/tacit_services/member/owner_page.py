@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,12 +38,5 @@ def owner_page(address: str, state: MemberState, home: Path) -> Iterator[str]:
     server = http_server.HttpServer(
         create_app(OwnerDesk(state, home), token), timeout_graceful_shutdown=1
     )
-    thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [listener]}, name="page", daemon=True
-    )
-    thread.start()
-    try:
+    with http_server.in_thread(server, listener, "page"):
         yield f"page: http://{host}:{port}/ (its token is in {state.folder / TOKEN})"
-    finally:
-        server.should_exit = True
-        thread.join(5.0)

@@ -9,6 +9,9 @@ from __future__ import annotations
 import functools
 import logging
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
@@ -66,3 +69,17 @@ class HttpServer(uvicorn.Server):
             door.close()
         await super().shutdown(sockets)
         logging.getLogger("uvicorn.error").removeFilter(self._seldom)
+
+
+@contextmanager
+def in_thread(server: HttpServer, listener: socket.socket, name: str) -> Iterator[None]:
+    """Let `server` answer at `listener`, which is bound, in a thread until the end of the block."""
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listener]}, name=name, daemon=True
+    )
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(5.0)
