@@ -16,7 +16,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.errors import TacitError
-from tacit_services.aggregator.page.static_files import StaticFiles
+from tacit_services.aggregator.page.static_files import StaticFiles, routes_of
 from tacit_services.disk import files
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.owner_desk import OwnerDesk
@@ -86,20 +86,10 @@ def _checked(token: str) -> Callable[[HTTPAuthorizationCredentials | None], None
 
 
 def _pages() -> APIRouter:
-    router = APIRouter(include_in_schema=False)
     shown = StaticFiles.of(
         ("tacit_services.aggregator.page", "static"), ("tacit_services.member.page", "static")
     )
-
-    @router.get("/")
-    def first(request: Request) -> Response:
-        return shown.answer(request, _FIRST)
-
-    @router.get("/page/{name}")
-    def file(request: Request, name: str) -> Response:
-        return shown.answer(request, name)
-
-    return router
+    return routes_of(shown, "/", "/page", _FIRST)
 
 
 OfferedName = Annotated[str, Field(pattern=RUN)]

@@ -61,7 +61,7 @@ class StaticFiles:
 
 def page() -> APIRouter:
     """Return the routes of the page: `/`, and its files under `/page/`."""
-    return _routes_of(StaticFiles.of((__package__, "static")), "/", "/page", "index.html")
+    return routes_of(StaticFiles.of((__package__, "static")), "/", "/page", "index.html")
 
 
 def interface() -> APIRouter:
@@ -70,11 +70,11 @@ def interface() -> APIRouter:
     Its style sheet has pictures in it, as `data:`.
     """
     shown = StaticFiles.of((__package__, "swagger"), images=" data:")
-    return _routes_of(shown, "/docs", "/docs", "docs.html")
+    return routes_of(shown, "/docs", "/docs", "docs.html")
 
 
-def _routes_of(shown: StaticFiles, root: str, prefix: str, first: str) -> APIRouter:
-    """Return `first` at `root`, and every file under `prefix`."""
+def routes_of(shown: StaticFiles, root: str, prefix: str, first: str) -> APIRouter:
+    """Return routes of `first` at `root`, and of every file under `prefix`."""
     router = APIRouter(include_in_schema=False)
 
     @router.get(root)

@@ -23,21 +23,13 @@ def host_pages() -> Iterator[APIRouter]:
 
 
 def _pages() -> APIRouter:
-    router = APIRouter(include_in_schema=False)
     shown = StaticFiles.of(
         ("tacit_services.aggregator.page", "static"), ("tacit_services.federation.page", "static")
     )
-
-    @router.get("/")
-    def runs(request: Request) -> Response:
-        return shown.answer(request, _FIRST)
+    router = static_files.routes_of(shown, "/", "/page", _FIRST)
 
     @router.get("/runs/{run}/")
     def run(request: Request, run: str) -> Response:
         return shown.answer(request, _FIRST_OF_RUN)
-
-    @router.get("/page/{name}")
-    def file(request: Request, name: str) -> Response:
-        return shown.answer(request, name)
 
     return router
