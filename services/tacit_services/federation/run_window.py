@@ -9,16 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tacit.errors import ServiceError
+from tacit_services.transport.loop_thread import LoopThread
 from tacit_services.transport.passage import BLOCK, Passage
 
 _MOST = 256  # connections at a time
 _SECONDS = 5.0  # for a client to leave when the aggregator has
-_START_SECONDS = 30.0
 _NOTHING = (
     b'{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"no run yet"}'
 )
@@ -28,7 +26,7 @@ _ANSWER = (
 ) % (len(_NOTHING), _NOTHING)
 
 
-class RunWindow:
+class RunWindow(LoopThread):
     """The port at `listener`, in a thread of its own between `start` and `close`."""
 
     def __init__(self, listener: socket.socket, newest: Callable[[], Path | None]) -> None:
@@ -36,45 +34,12 @@ class RunWindow:
 
         newest: returns the Unix socket of the newest run's aggregator, or None.
         """
-        self._listener = listener
+        super().__init__("port for the newest run", listener, _MOST)
         self._newest = newest
         self._scratch = memoryview(bytearray(BLOCK))
-        self._stop = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop  # from `_started` on
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="run window", daemon=True)
 
-    def start(self) -> None:
-        """Begin to take connections. Raises ServiceError."""
-        self._thread.start()
-        if not self._started.wait(_START_SECONDS):
-            raise ServiceError("the port for the newest run did not start")
-
-    def close(self) -> None:
-        """Take no more connections, end those that are open, wait for the thread. Idempotent."""
-        if self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):  # its loop has ended meanwhile
-                self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join()
-        self._listener.close()
-
-    def _run(self) -> None:
-        with asyncio.Runner() as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._listener.setblocking(False)
-        self._listener.listen(_MOST)
+    async def _accept(self) -> None:
         tasks: set[asyncio.Task[None]] = set()
-        taking = asyncio.create_task(self._take(tasks))
-        self._started.set()
-        await self._stop.wait()
-        for task in (taking, *tasks):
-            task.cancel()
-        await asyncio.gather(taking, *tasks, return_exceptions=True)
-
-    async def _take(self, tasks: set[asyncio.Task[None]]) -> None:
         while True:
             client, _ = await self._loop.sock_accept(self._listener)
             if len(tasks) >= _MOST:
@@ -102,14 +67,13 @@ class RunWindow:
             return None
         server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         server.setblocking(False)
-        try:
-            await self._loop.sock_connect(server, str(place))
-        except OSError:  # it starts, or is gone
-            server.close()
-            return None
-        except BaseException:
-            server.close()
-            raise
+        with contextlib.ExitStack() as unless_connected:
+            unless_connected.callback(server.close)
+            try:
+                await self._loop.sock_connect(server, str(place))
+            except OSError:  # it starts, or is gone
+                return None
+            unless_connected.pop_all()
         return server
 
     async def _refuse(self, client: socket.socket) -> None:

@@ -12,20 +12,18 @@ address that has most: so a client that says what it wants at once gets in.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import resource
 import socket
-import threading
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.errors import ServiceError
 from tacit_services.transport import client_hello
 from tacit_services.transport.address import split_host_port
 from tacit_services.transport.http_pace import whose
+from tacit_services.transport.loop_thread import LoopThread
 from tacit_services.transport.passage import BLOCK, Passage
 from tacit_services.transport.tls_records import TlsRecords
 
@@ -35,7 +33,6 @@ _BACKLOG = 512
 _RESERVE = 256  # file descriptors that are for others
 _READS = 32  # within which a first message is there; each looks at all of it again
 _FEWEST = 16  # connections, however few files the process may have
-_START_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +56,7 @@ class FrontLimits:
 LIMITS = FrontLimits()
 
 
-class FrontDoor:
+class FrontDoor(LoopThread):
     """The door at `listener`, in a thread of its own.
 
     Usage::
@@ -80,7 +77,7 @@ class FrontDoor:
 
         The HTTPS server is at an address of the loopback interface; the broker need not be.
         """
-        self._listener = listener
+        super().__init__("front door", listener, _BACKLOG)
         self._broker = broker_address
         self._https = https_address
         self._limits = limits
@@ -89,10 +86,6 @@ class FrontDoor:
         self._silent: dict[asyncio.Task[None], str] = {}  # who has waited longest is first
         self._origins: dict[int, str] = {}
         self._scratch = memoryview(bytearray(BLOCK))
-        self._stop = asyncio.Event()
-        self._loop: asyncio.AbstractEventLoop  # from `_started` on
-        self._started = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="front door", daemon=True)
 
     @property
     def address(self) -> str:
@@ -108,34 +101,7 @@ class FrontDoor:
         """
         return self._origins.get(port)
 
-    def start(self) -> None:
-        """Begin to take connections; returns when a client can connect. Raises ServiceError."""
-        self._thread.start()
-        if not self._started.wait(_START_SECONDS):
-            raise ServiceError("the front door did not start")
-
-    def close(self) -> None:
-        """Take no more connections, end those that are open, wait for the thread. Idempotent."""
-        if self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):  # its loop has ended meanwhile
-                self._loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join()
-        self._listener.close()
-
     # -- in the thread --
-
-    def _run(self) -> None:
-        with asyncio.Runner() as runner:
-            runner.run(self._serve())
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._listener.setblocking(False)
-        self._listener.listen(_BACKLOG)
-        self._started.set()
-        accepting = self._loop.create_task(self._accept())
-        await self._stop.wait()
-        accepting.cancel()  # those that are in are cancelled with the loop
 
     async def _accept(self) -> None:
         most = min(self._limits.connections, _affordable())
