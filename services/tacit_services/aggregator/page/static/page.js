@@ -3,7 +3,7 @@
 import * as chart from "./chart.js";
 import * as edges from "./edges.js";
 import * as network from "./network.js";
-import { ask, at, events, made, Refused, say, stateClass, terms, unlock } from "./parts.js";
+import { ask, at, events, locked, lost, made, opened, Refused, say, stateClass, terms, whenUnlocked } from "./parts.js";
 import { count, epsilon, percent, power, released, seconds, several, short } from "./words.js";
 
 const EVENTS = 200; // lines that are kept
@@ -126,20 +126,14 @@ async function look(status) {
   }
 }
 
-function lost(text) {
-  at("lost").hidden = text === "";
-  say(at("lost"), text);
-}
-
 // What there is, then what changes; again and again, as whoever is asked may come and go.
 async function follow() {
   try {
     await begin();
-    lost("");
-    at("locked").hidden = true;
+    opened();
     for await (const status of events("/v1/events")) look(status).catch(() => {});
   } catch (error) {
-    if (error instanceof Refused && error.status === 401) return locked();
+    if (error instanceof Refused && error.status === 401) return locked("This is not the token.");
     const why = error instanceof Refused ? error.message : "The aggregator does not answer";
     lost(`${why}. What you see is what it last said; this page goes on trying.`);
   }
@@ -159,20 +153,8 @@ async function begin() {
   await look(status);
 }
 
-// The run is shown to whoever has a token: asked for, and tried with the next look.
-let tried = false;
-function locked() {
-  lost("");
-  at("locked").hidden = false;
-  say(at("locked-said"), tried ? "This is not the token." : "");
-  at("read-token").focus();
-}
-at("locked").addEventListener("submit", (event) => {
-  event.preventDefault();
-  tried = true;
-  unlock(at("read-token").value.trim());
-  follow();
-});
+// The run is shown to everybody who has a token: asked for, and tried with the next look.
+whenUnlocked(follow);
 
 async function operate(path, body) {
   const headers = { Authorization: `Bearer ${at("token").value}`, "Content-Type": "application/json" };

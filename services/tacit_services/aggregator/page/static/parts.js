@@ -33,7 +33,6 @@ const STATES = ["online", "refusing", "quarantined", "retired", "left", "offline
 export const stateClass = (state) => (STATES.includes(state) ? state : "unknown");
 
 let token = ""; // for reading, where the aggregator wants one; nowhere but here
-export const unlock = (given) => { token = given; };
 
 // At a federation's host this page is one run's, /runs/RUN/, and so is all that it asks for.
 const [, ofRun] = location.pathname.match(/^\/(runs\/[^/]+)\/$/) ?? [];
@@ -76,4 +75,36 @@ export async function* events(path) {
       if (data.length) yield JSON.parse(data.map((line) => line.slice(5)).join("\n"));
     }
   }
+}
+
+// What is said where nobody answers; "": all is well.
+export function lost(text) {
+  at("lost").hidden = text === "";
+  say(at("lost"), text);
+}
+
+let tried = false; // whether a token was typed
+
+// Show the page: the one that is asked has answered.
+export function opened() {
+  lost("");
+  at("locked").hidden = true;
+}
+
+// Ask for a token. wrong: what is said of one that was tried.
+export function locked(wrong) {
+  lost("");
+  at("locked").hidden = false;
+  say(at("locked-said"), tried ? wrong : "");
+  at("read-token").focus();
+}
+
+// Try each token that is typed, by the next look.
+export function whenUnlocked(look) {
+  at("locked").addEventListener("submit", (event) => {
+    event.preventDefault();
+    tried = true;
+    token = at("read-token").value.trim();
+    look();
+  });
 }

@@ -1,9 +1,8 @@
 // The runs of a federation, as its host answers them to whoever has a token.
 
-import { ask, at, made, Refused, say, stateClass, unlock } from "./parts.js";
+import { ask, at, locked, lost, made, opened, Refused, say, stateClass, whenUnlocked } from "./parts.js";
 
 const AGAIN = 2000; // milliseconds between two looks
-let tried = false;
 let last = "";
 
 function cells(run) {
@@ -33,39 +32,20 @@ function show(runs) {
   at("runs-empty").hidden = runs.length > 0;
 }
 
-function lost(text) {
-  at("lost").hidden = text === "";
-  say(at("lost"), text);
-}
-
 async function look() {
   try {
     const me = await ask("/v1/me");
     say(at("me"), `as ${me.name}, ${me.right}`);
     show(await ask("/v1/runs"));
-    lost("");
-    at("locked").hidden = true;
+    opened();
     document.documentElement.dataset.shown = "yes";
   } catch (error) {
-    if (error instanceof Refused && error.status === 401) return locked();
+    if (error instanceof Refused && error.status === 401) return locked("This is not a token.");
     lost("The host does not answer. What you see is what it last said; this page goes on trying.");
   }
   setTimeout(look, AGAIN);
 }
 
-// The runs are shown to whoever has a token: asked for, and tried with the next look.
-function locked() {
-  lost("");
-  at("locked").hidden = false;
-  say(at("locked-said"), tried ? "This is not a token." : "");
-  at("read-token").focus();
-}
-
-at("locked").addEventListener("submit", (event) => {
-  event.preventDefault();
-  tried = true;
-  unlock(at("read-token").value.trim());
-  look();
-});
-
+// The runs are shown to everybody who has a token: asked for, and tried with the next look.
+whenUnlocked(look);
 look();

@@ -1,13 +1,12 @@
 // What a member's owner reads and decides, as the member answers it on this machine.
 
-import { ask, at, made, Refused, say, terms, unlock } from "./parts.js";
+import { ask, at, locked, lost, made, opened, Refused, say, terms, whenUnlocked } from "./parts.js";
 import { epsilon as rounded } from "./words.js";
 
 const AGAIN = 2000; // milliseconds between two looks
 const PILLS = { "waits for you": "waiting", accepted: "training", refused: "failed", ended: "ended", stopped: "stopped", failed: "failed" };
 const shown = {}; // the last text of each part: who reads with the keyboard keeps their place
 let open = null; // the offer that is being read
-let tried = false;
 
 const number = (value) => value.toLocaleString("en", { maximumFractionDigits: 3 });
 const epsilon = (value) => (value === null ? "not bounded" : rounded(value, false)); // up, as in every other place
@@ -143,11 +142,6 @@ function showLeft(runs) {
   }));
 }
 
-function lost(text) {
-  at("lost").hidden = text === "";
-  say(at("lost"), text);
-}
-
 async function refresh() {
   const me = await ask("/v1/me");
   say(at("name"), me.name);
@@ -160,31 +154,17 @@ async function refresh() {
 async function look() {
   try {
     await refresh();
-    lost("");
-    at("locked").hidden = true;
+    opened();
     document.documentElement.dataset.shown = "yes";
   } catch (error) {
-    if (error instanceof Refused && error.status === 401) return locked();
+    if (error instanceof Refused && error.status === 401) return locked("This is not the token.");
     lost("The member does not answer. Does `tacit join --page` still run? What you see is what it last said.");
   }
   setTimeout(look, AGAIN);
 }
 
-function locked() {
-  lost("");
-  at("locked").hidden = false;
-  say(at("locked-said"), tried ? "This is not the token." : "");
-  at("read-token").focus();
-}
-
-at("locked").addEventListener("submit", (event) => {
-  event.preventDefault();
-  tried = true;
-  unlock(at("read-token").value.trim());
-  look();
-});
 at("accept").addEventListener("click", () => decide(open, "accept"));
 at("decline").addEventListener("click", () => decide(open, "decline"));
 at("close").addEventListener("click", shut);
-
+whenUnlocked(look);
 look();
