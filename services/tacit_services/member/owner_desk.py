@@ -11,7 +11,7 @@ from tacit_services.member import answering, run_spending
 from tacit_services.member.look_record import note_shown, record_in
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.run_spending import RunSpending
-from tacit_services.member.what_left import what_left
+from tacit_services.member.what_left import LeftMessages
 from tacit_services.transport.json_numbers import finite
 
 
@@ -26,6 +26,7 @@ class OwnerDesk:
         """home: the user's data folder, where ledgers are."""
         self._state = state
         self._home = home
+        self._left: dict[str, LeftMessages] = {}  # by run
         self._costs: dict[tuple[str, int, float, float | None], RunSpending] = {}
 
     def me(self) -> dict[str, Any]:
@@ -110,8 +111,11 @@ class OwnerDesk:
 
     def departures(self) -> list[dict[str, Any]]:
         """Return what has left in each run: totals, and the latest messages."""
-        folders = sorted((self._state.folder / "runs").glob("*/"))
-        return [{"run": folder.name} | what_left(folder) for folder in folders]
+        rows = []
+        for folder in sorted((self._state.folder / "runs").glob("*/")):
+            left = self._left.setdefault(folder.name, LeftMessages(folder))
+            rows.append({"run": folder.name} | left.document())
+        return rows
 
     def _folder(self, run: str) -> Path:
         return self._state.folder / "runs" / run

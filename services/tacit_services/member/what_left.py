@@ -10,7 +10,7 @@ from typing import Any
 
 LEFT = "left.jsonl"
 _LATEST = 100  # messages that are shown one by one
-_LINE = 200  # characters, at most
+_LINE = 200  # bytes, at most
 
 
 @dataclass(slots=True)
@@ -30,28 +30,43 @@ class LeftTotal:
         self.last = at
 
 
-def what_left(folder: Path) -> dict[str, Any]:
-    """Return what has left in the run of `folder`: totals by kind, and the latest messages.
+class LeftMessages:
+    """The messages of one run that have left. Each line of its file is read once."""
 
-    A line that a crash has cut is left out. Raises OSError.
-    """
-    totals: dict[str, LeftTotal] = {}
-    latest: deque[dict[str, Any]] = deque(maxlen=_LATEST)
-    path = folder / LEFT
-    if path.exists():
-        with path.open(encoding="ascii", errors="replace") as file:
+    def __init__(self, folder: Path) -> None:
+        """folder: of the run."""
+        self._path = folder / LEFT
+        self._read = 0  # bytes
+        self._totals: dict[str, LeftTotal] = {}
+        self._latest: deque[dict[str, Any]] = deque(maxlen=_LATEST)
+
+    def document(self) -> dict[str, Any]:
+        """Return totals by kind, and the latest messages, as they are now.
+
+        A line that a crash has cut is left out. Raises OSError.
+        """
+        self._read_on()
+        return {
+            "totals": {what: asdict(total) for what, total in self._totals.items()},
+            "latest": list(self._latest),
+        }
+
+    def _read_on(self) -> None:
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._read)
             for line in file:
+                if not line.endswith(b"\n"):  # it is being written
+                    return
+                self._read += len(line)
                 if (entry := _entry(line)) is not None:
-                    total = totals.setdefault(entry["what"], LeftTotal())
+                    total = self._totals.setdefault(entry["what"], LeftTotal())
                     total.add(entry["at"], entry["bytes"])
-                    latest.append(entry)
-    return {
-        "totals": {what: asdict(total) for what, total in totals.items()},
-        "latest": list(latest),
-    }
+                    self._latest.append(entry)
 
 
-def _entry(line: str) -> dict[str, Any] | None:
+def _entry(line: bytes) -> dict[str, Any] | None:
     try:
         content = json.loads(line[:_LINE])
         return {
