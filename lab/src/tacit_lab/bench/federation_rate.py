@@ -23,10 +23,11 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import numpy as np
@@ -80,8 +81,8 @@ def measured(turns: int = TURNS) -> dict[str, Any]:
     the machine.
     """
     with tempfile.TemporaryDirectory() as name, ExitStack() as parts:
-        alone = parts.enter_context(_tacit_run(Path(name) / "run"))
-        federation = parts.enter_context(_federation(Path(name) / "federation"))
+        alone = parts.enter_context(_begun(MeasuredRun(Path(name) / "run")))
+        federation = parts.enter_context(_begun(MeasuredFederation(Path(name) / "federation")))
         single = _turns(turns, alone, federation)
         federation.submit(SECOND)
         two = _turns(turns, alone, federation)
@@ -124,7 +125,7 @@ def show(results: dict[str, Any]) -> None:
     )
 
 
-class StartedCommands:
+class StartedCommands(ABC):
     """Commands that stay, in a folder, with the user's data there."""
 
     def __init__(self, folder: Path) -> None:
@@ -157,9 +158,13 @@ class StartedCommands:
         children = [child for root in roots for child in root.children(recursive=True)]
         tell((process.pid for process in (*roots, *children)), what)
 
+    @abstractmethod
+    def begin(self) -> None:
+        """Start them; returns when they train."""
+
+    @abstractmethod
     def applied(self) -> int:
         """Return the updates that were applied. Raises httpx.HTTPError."""
-        raise NotImplementedError
 
     def wait(self, condition: Callable[[], bool]) -> None:
         """Wait until `condition` is true. Raises TimeoutError, and RuntimeError where one ends."""
@@ -262,26 +267,18 @@ class MeasuredFederation(StartedCommands):
         self._http.close()
 
 
-@contextmanager
-def _tacit_run(folder: Path) -> Iterator[MeasuredRun]:
-    run = MeasuredRun(folder)
-    try:
-        run.begin()
-        yield run
-    finally:
-        run.tell(signal.SIGCONT)
-        run.close()
+C = TypeVar("C", bound="StartedCommands")
 
 
 @contextmanager
-def _federation(folder: Path) -> Iterator[MeasuredFederation]:
-    federation = MeasuredFederation(folder)
+def _begun(commands: C) -> Iterator[C]:
+    """Yield commands that have begun to train, and end them all."""
     try:
-        federation.begin()
-        yield federation
+        commands.begin()
+        yield commands
     finally:
-        federation.tell(signal.SIGCONT)
-        federation.close()
+        commands.tell(signal.SIGCONT)
+        commands.close()
 
 
 def _rate(these: StartedCommands, others: StartedCommands) -> float:
