@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,9 @@ import typer
 
 from tacit import regular_file
 from tacit.errors import ConfigError
+from tacit_services.cli.option_group import option_group
 from tacit_services.cli.options import AsJson
+from tacit_services.cli.say import print_line
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
@@ -41,52 +44,53 @@ WantedBy=multi-user.target
 """
 
 
-def join(
-    url: Annotated[str, typer.Argument(metavar="URL", help="the host: https://HOST:PORT")],
+@dataclass(frozen=True, slots=True)
+class JoinFlags:
+    """The options of `tacit join`, beside the host and the state. None: as before."""
+
     data: Annotated[
         str | None,
         typer.Option(metavar="FILE", help="the rows: a file, a folder, or module:name [as before]"),
-    ] = None,
+    ] = None
     token: Annotated[
         str | None,
         typer.Option(envvar="TACIT_JOIN_TOKEN", help="the join token [a member already]"),
-    ] = None,
+    ] = None
     token_file: Annotated[
         Path | None,
         typer.Option(envvar="TACIT_JOIN_FILE", help="file with the token (serve --join-file)"),
-    ] = None,
+    ] = None
     ca: Annotated[
         str | None,
         typer.Option(metavar="sha256:…", envvar="TACIT_CA", help="by what the host is known"),
-    ] = None,
+    ] = None
     as_: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="what people call this member [host]")
-    ] = None,
+    ] = None
     name: Annotated[
         str | None, typer.Option("--name", help="whose ledger the data has [its path]")
-    ] = None,
+    ] = None
     rows: Annotated[
         int | None, typer.Option(min=1, help="public: rows that this member states [the offer's]")
-    ] = None,
+    ] = None
     published: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER", help="no rows of one's own: a part of published data sets, from here"
         ),
-    ] = None,
+    ] = None
     policy: Annotated[
         Path | None, typer.Option(envvar="TACIT_POLICY", help="what the owner allows (TOML)")
-    ] = None,
+    ] = None
     yes: Annotated[
         bool, typer.Option("--yes", help='ask nothing: the policy says accept = "within"')
-    ] = False,
+    ] = False
     page: Annotated[
         str | None,
         typer.Option(
             metavar="HOST:PORT", envvar="TACIT_PAGE", help="serve a page for the owner [none]"
         ),
-    ] = None,
-    state: StateFolder = None,
+    ] = None
     states: Annotated[
         Path | None,
         typer.Option(
@@ -94,39 +98,51 @@ def join(
             envvar="TACIT_STATES",
             help="be the first member here whose process does not run, else a new one",
         ),
-    ] = None,
+    ] = None
     health_file: Annotated[
         Path | None,
         typer.Option(envvar="TACIT_HEALTH_FILE", help="says how it stands, for tacit health"),
-    ] = None,
+    ] = None
+
+
+def _join(
+    url: Annotated[str, typer.Argument(metavar="URL", help="the host: https://HOST:PORT")],
+    state: StateFolder = None,
+    *,
+    flags: JoinFlags,
     systemd: Annotated[
         bool, typer.Option("--systemd", help="print a unit for systemd, and leave")
     ] = False,
 ) -> None:
     """Join a federation with rows that stay here, and work in its runs: a member stays one."""
-    need("edge" if page is None else "aggregator")
+    need("edge" if flags.page is None else "aggregator")
     from tacit_services.member import membership
 
-    if page is not None:
+    if flags.page is not None:
         from tacit_services.member.owner_page import check_address
 
-        check_address(page)
-
+        check_address(flags.page)
     folder = state or membership.default_state(url)
     if systemd:
-        _print_unit(folder, url, policy, yes, page)
+        _print_unit(folder, url, flags)
         return
     asked = membership.JoinOrder(
-        url=url, token=token or _read(token_file), ca=ca, name=as_, data=data, dataset=name,
-        rows=rows, policy=policy, yes=yes, ask=sys.stdin.isatty() and not yes,
-        published=published, health=health_file, page=page,
+        url=url, token=flags.token or _read(flags.token_file), ca=flags.ca, name=flags.as_,
+        data=flags.data, dataset=flags.name, rows=flags.rows, policy=flags.policy, yes=flags.yes,
+        ask=sys.stdin.isatty() and not flags.yes, published=flags.published,
+        health=flags.health_file, page=flags.page,
     )  # fmt: skip
-    if states is None:
-        membership.join(folder, asked, _say)
+    if flags.states is None:
+        membership.join(folder, asked, print_line)
     elif state is None:
-        membership.join_as_free(states, asked, _say)
+        membership.join_as_free(flags.states, asked, print_line)
     else:
-        raise ConfigError(f"--states {states}: not with --state; one of them says where it is")
+        raise ConfigError(
+            f"--states {flags.states}: not with --state; one of them says where it is"
+        )
+
+
+join = option_group(_join, "flags", JoinFlags)
 
 
 def offers(
@@ -182,18 +198,12 @@ def _read(token_file: Path | None) -> str | None:
         raise ConfigError(f"--token-file {token_file}: {error}") from error
 
 
-def _say(line: str) -> None:
-    """Print a line whole, at once."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-def _print_unit(state: Path, url: str, policy: Path | None, yes: bool, page: str | None) -> None:
+def _print_unit(state: Path, url: str, flags: JoinFlags) -> None:
     words = [str(Path(sys.argv[0]).resolve()), "join", url, "--state", str(state.resolve())]
-    if policy is not None:
-        words += ["--policy", str(policy.resolve())]
-    if yes:
+    if flags.policy is not None:
+        words += ["--policy", str(flags.policy.resolve())]
+    if flags.yes:
         words.append("--yes")
-    if page is not None:
-        words += ["--page", page]
+    if flags.page is not None:
+        words += ["--page", flags.page]
     typer.echo(_UNIT.format(state=state.resolve(), command=shlex.join(words)), nl=False)

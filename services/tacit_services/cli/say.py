@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import typer
 
 from tacit.shown import lines
@@ -10,3 +12,9 @@ from tacit.shown import lines
 def say(text: str, *, err: bool = False) -> None:
     """Print the text, line by line; what a terminal would obey is shown as `?`."""
     typer.echo(lines(text), err=err)
+
+
+def print_line(line: str) -> None:
+    """Print a line whole, however long, at once: somebody copies it, or waits for it."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()

@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from tacit_services.cli.option_group import option_group
+from tacit_services.cli.say import print_line
 from tacit_services.extras import need
 
 ServedFolder = Annotated[
@@ -147,16 +148,10 @@ def _serve(
     from tacit_services.federation.federation_settings import read
 
     logs.to_stderr(read(folder, stated).log)
-    federation_host.serve(folder, stated, _say)
+    federation_host.serve(folder, stated, print_line)
 
 
 serve = option_group(_serve, "flags", ServeFlags)
-
-
-def _say(line: str) -> None:
-    """Print a line whole, however long, at once: somebody copies it."""
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
 
 
 def _print_unit(folder: Path, flags: Mapping[str, object]) -> None:
