@@ -32,7 +32,7 @@ class HostDoctor:
         """Prepare it. Raises ConfigError where no federation is."""
         self._folder = folder
         self._access: Access = access.of_folder(folder)
-        self._settings: FederationSettings = federation_settings.read(folder, {})
+        self._settings: FederationSettings = federation_settings.served(folder)
         self._route = HostRoute(self._access.url, DIRECT)
 
     def diagnoses(self) -> Iterator[Diagnosis]:

@@ -56,9 +56,7 @@ def of_folder(folder: Path) -> Access:
     settings = federation_settings.served(folder)
     host, port = split_host_port(settings.listen)
     shown = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host  # noqa: S104 (compared with)
-    authority = FederationAuthority(
-        ca.read_text(encoding="ascii"), settings.certificate is not None
-    )
+    authority = federation_settings.authority(folder, settings)
     secret = token.read_text(encoding="ascii").strip()
     return Access(f"https://{shown}:{port}", secret, authority, here=folder)
 

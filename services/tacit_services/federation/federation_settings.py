@@ -18,7 +18,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from tacit import regular_file, shown
 from tacit.errors import ConfigError
 from tacit_services.disk import files
+from tacit_services.enrollment.authority import CA
 from tacit_services.transport.address import HostPort, split_host_port
+from tacit_services.transport.pinned_authority import FederationAuthority
 
 FILE = "federation.toml"
 _SERVED = "served.json"
@@ -116,6 +118,12 @@ def note_served(folder: Path, settings: FederationSettings) -> None:
     """Write down with which settings `folder` is served, for commands beside it. Raises OSError."""
     content = settings.model_dump_json(exclude_none=True).encode()
     files.write(folder / _SERVED, content, files.PUBLIC)
+
+
+def authority(folder: Path, settings: FederationSettings) -> FederationAuthority:
+    """Return what members know the host of `folder` by. Raises OSError."""
+    ca = (folder / "ca" / CA).read_text(encoding="ascii")
+    return FederationAuthority(ca, public_web=settings.certificate is not None)
 
 
 def served(folder: Path) -> FederationSettings:

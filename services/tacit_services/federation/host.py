@@ -68,7 +68,7 @@ from tacit_services.offers.offer import OFFER
 from tacit_services.transport import http_server
 from tacit_services.transport.address import bind
 from tacit_services.transport.front_door import FrontDoor
-from tacit_services.transport.pinned_authority import PREFIX, FederationAuthority
+from tacit_services.transport.pinned_authority import PREFIX
 
 log = logging.getLogger("tacit.federation")
 _SWEEP_SECONDS = 3600.0  # between two looks for uploads that no run names
@@ -174,10 +174,7 @@ class FederationHost:
         self._submissions = submissions = Submissions(records, pool, path / "code", settings.data)
         self._swept: float | None = None
         desk = RunDesk(records, supervisor, submissions, pool, self._audit, members.roll)
-        self._authority = FederationAuthority(
-            (folder.authority.folder / CA).read_text(encoding="ascii"),
-            public_web=settings.certificate is not None,
-        )
+        self._authority = federation_settings.authority(path, settings)
         control = MemberControl(
             members, people, self._tokens, folder.authority, rules, self._authority,
             settings.url, self._audit, desk.gone,

@@ -246,18 +246,20 @@ def _account(folder: Path, entry: DataRecord) -> DataLedgers:
 def in_use(name: str, home: Path) -> bool:
     """Return whether a run of this machine has the data that was ever called so, now.
 
-    Raises PrivacyError.
+    Nothing is written. Raises PrivacyError.
     """
     root = home / "ledgers"
     with _durable(root):
         entry = data_register.with_name(root, name)
         if entry is None:
             return False
-        with (root / entry.id / dealt_ledgers.RUN).open("ab") as lock:
-            try:
+        try:
+            with (root / entry.id / dealt_ledgers.RUN).open("rb") as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
     return False
 
 

@@ -113,8 +113,8 @@ class OwnerDesk:
         """Return what has left in each run: totals, and the latest messages."""
         rows = []
         for folder in sorted((self._state.folder / "runs").glob("*/")):
-            left = self._left.setdefault(folder.name, LeftMessages(folder))
-            rows.append({"run": folder.name} | left.document())
+            messages = self._left.setdefault(folder.name, LeftMessages(folder))
+            rows.append({"run": folder.name} | messages.document())
         return rows
 
     def _folder(self, run: str) -> Path:

@@ -86,10 +86,10 @@ def _checked(token: str) -> Callable[[HTTPAuthorizationCredentials | None], None
 
 
 def _pages() -> APIRouter:
-    shown = StaticFiles.of(
+    pages = StaticFiles.of(
         ("tacit_services.aggregator.page", "static"), ("tacit_services.member.page", "static")
     )
-    return routes_of(shown, "/", "/page", _FIRST)
+    return routes_of(pages, "/", "/page", _FIRST)
 
 
 OfferedName = Annotated[str, Field(pattern=RUN)]

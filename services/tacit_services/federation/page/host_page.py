@@ -23,13 +23,13 @@ def host_pages() -> Iterator[APIRouter]:
 
 
 def _pages() -> APIRouter:
-    shown = StaticFiles.of(
+    pages = StaticFiles.of(
         ("tacit_services.aggregator.page", "static"), ("tacit_services.federation.page", "static")
     )
-    router = static_files.routes_of(shown, "/", "/page", _FIRST)
+    router = static_files.routes_of(pages, "/", "/page", _FIRST)
 
     @router.get("/runs/{run}/")
     def run(request: Request, run: str) -> Response:
-        return shown.answer(request, _FIRST_OF_RUN)
+        return pages.answer(request, _FIRST_OF_RUN)
 
     return router
