@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import threading
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.children.processes import START_SECONDS, Child, StartedServer, start_store
+
+log = logging.getLogger("tacit.federation")
 
 
 class FederationStore:
@@ -53,12 +56,16 @@ class FederationStore:
     def _wait_for(self, lock: int) -> None:
         deadline = time.monotonic() + START_SECONDS
         pause = threading.Event()
+        told = False
         while True:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except BlockingIOError:
                 pass
+            if not told:
+                log.warning("%s: the store of an earlier start still ends; waiting", self._folder)
+                told = True
             if time.monotonic() > deadline:
                 raise ServiceError(f"{self._folder}: another host works on it, or its store does")
             pause.wait(0.05)

@@ -239,6 +239,7 @@ class MemberLoop:
             self._done.add((run, offer.fingerprint))
             if code:
                 log.warning("run %s: %s", run, worker.complaint())
+                self._unable_to(offer)
             return
         log.warning("run %s: its process died (%d); starting it again", run, code)
         worker.start()
@@ -254,11 +255,15 @@ class MemberLoop:
             raise
         except TacitError as error:
             log.warning("run %s: %s", offer.run, error)
-            self._unable.add((offer.run, offer.fingerprint))
-            self._tell(offer, "refused", "unavailable")
+            self._unable_to(offer)
             return
         worker.start()
         self._workers[offer.run] = worker
+
+    def _unable_to(self, offer: Offered) -> None:
+        """Let the run go on without this member; of the reason the host hears one word."""
+        self._unable.add((offer.run, offer.fingerprint))
+        self._tell(offer, "refused", "unavailable")
 
     def _forget(self, offer: Offered) -> None:
         """Let the process of a run that is over end by itself, as it does at the host's word.

@@ -11,11 +11,18 @@ import sys
 import threading
 from collections.abc import Callable
 
+from tacit_services.member.consent import AnswerWord
 from tacit_services.member.look_record import LookRecord, note_shown
 from tacit_services.member.member_state import MemberState
+from tacit_services.member.run_diary import diary_in
 from tacit_services.offers.offer import Offer
 
-_WORDS = {"y": "accepted", "yes": "accepted", "n": "declined", "no": "declined"}
+_WORDS: dict[str, AnswerWord] = {
+    "y": "accepted",
+    "yes": "accepted",
+    "n": "declined",
+    "no": "declined",
+}
 _LATER = ("", "l", "later")
 
 
@@ -46,8 +53,12 @@ class OwnerTerminal:
                 return
 
     def ask_now(self, offer: Offer, record: LookRecord) -> None:
-        """Show an offer and enter the answer; nothing where it was answered elsewhere meanwhile."""
-        if self._state.consents().to(offer) is not None:
+        """Show an offer and enter the answer.
+
+        Nothing is asked, and no answer is entered, where it was answered elsewhere meanwhile or the
+        run is over.
+        """
+        if self._state.consents().to(offer) is not None or self._end_of(offer) is not None:
             return
         note_shown(self._state.run(offer.run), record)
         self._say(record.screen)
@@ -62,10 +73,15 @@ class OwnerTerminal:
             earlier = answers.to(offer)
             if earlier is not None:
                 self._say(f"run {offer.run}: was answered elsewhere, so this answer is dropped")
-            elif _WORDS[word] == "accepted":
-                answers.record(offer, "accepted")
+            elif (end := self._end_of(offer)) is not None:
+                self._say(f"run {offer.run}: {end} meanwhile, so this answer is dropped")
             else:
-                answers.record(offer, "declined")
+                answers.record(offer, _WORDS[word])
+
+    def _end_of(self, offer: Offer) -> str | None:
+        """Return how an offer's run ended; None: it is not over. Raises ConfigError."""
+        diary = diary_in(self._state.run(offer.run))
+        return diary.state if diary is not None and diary.fingerprint == offer.fingerprint else None
 
 
 def _drop_typed_ahead() -> None:

@@ -201,6 +201,7 @@ def test_a_process_that_dies_is_started_again_and_one_that_gives_a_reason_is_not
     site.loop.turn()
     site.loop.turn()
     assert (process.starts, len(site.processes)) == (2, 1)
+    assert site.host.told == [("retina", "accepted", ""), ("retina", "refused", "unavailable")]
 
 
 def test_a_process_that_found_no_host_at_its_start_is_started_again(site: Site) -> None:

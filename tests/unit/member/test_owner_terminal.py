@@ -8,6 +8,7 @@ import pytest
 from tacit_services.member.look_record import LookRecord
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.owner_terminal import OwnerTerminal
+from tacit_services.member.run_diary import RunDiary
 
 from tests.unit.member.test_member_loop import offer
 
@@ -21,6 +22,7 @@ class Owner:
         self.prompts: list[str] = []
         self.seen: list[str] = []
         self.elsewhere = False
+        self.meanwhile: str | None = None  # how the run ends while the owner thinks
         self.terminal = OwnerTerminal(self.state, self.seen.append, self._read)
 
     def _read(self, prompt: str) -> str:
@@ -28,6 +30,10 @@ class Owner:
         if self.elsewhere:
             with self.state.answering() as answers:
                 answers.record(offer("retina"), "declined")
+        if self.meanwhile is not None:
+            RunDiary(offer("retina").fingerprint, state=self.meanwhile).keep(
+                self.state.run("retina")
+            )
         return self.lines.pop(0)
 
     def answers(self) -> list[str]:
@@ -68,3 +74,13 @@ def test_an_answer_that_was_given_elsewhere_stands(tmp_path: Path) -> None:
     assert owner.answers() == ["declined"]
     owner.ask()
     assert len(owner.prompts) == 1  # it is not asked again
+
+
+def test_a_run_that_is_over_is_asked_about_no_more(tmp_path: Path) -> None:
+    owner = Owner(tmp_path, "yes")
+    owner.meanwhile = "stopped"
+    owner.ask()
+    assert owner.answers() == []
+    assert owner.seen[-1] == "run retina: stopped meanwhile, so this answer is dropped"
+    owner.ask()
+    assert len(owner.prompts) == 1
