@@ -55,7 +55,10 @@ delta = 1e-5
 [edges]
 count = {count}
 wait = 600
+slowdown = {slowdown}
 """
+# How many times longer edges of an endless run take than they compute: meanwhile, others compute.
+_RESTING = 30
 
 
 def write_rows(path: Path, seed: int, rows: int = 400) -> Path:
@@ -73,8 +76,14 @@ def write_rows(path: Path, seed: int, rows: int = 400) -> Path:
 def run_file(folder: Path, **values: Any) -> Path:
     """Write a run file of two columns, with other `values`."""
     path = folder / "run.toml"
-    path.write_text(RUN.format(**({"updates": 40, "epsilon": 2.0, "count": 2} | values)))
+    usual = {"updates": 40, "epsilon": 2.0, "count": 2, "slowdown": []}
+    path.write_text(RUN.format(**(usual | values)))
     return path
+
+
+def endless_run(folder: Path, count: int = 2) -> Path:
+    """Write a run file that trains for longer than any test, a few updates a second."""
+    return run_file(folder, updates=100_000, epsilon=6.0, count=count, slowdown=[_RESTING] * count)
 
 
 @dataclass

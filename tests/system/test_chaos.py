@@ -58,19 +58,10 @@ def staged(
 HOSTILE = pytest.mark.parametrize(
     "hostile",
     [
-        pytest.param(False, id="among honest ones", marks=pytest.mark.exhaustive),
+        pytest.param(False, id="among honest ones"),
         pytest.param(True, id="with a hostile member"),  # dies of all that the other does, and more
     ],
 )
-
-
-@pytest.mark.slow
-@HOSTILE
-def test_twenty_kills_lose_and_double_nothing(
-    tmp_path: Path, broker: Mosquitto, redis: RedisServer, hostile: bool
-) -> None:
-    for run in staged(tmp_path, broker, redis, 150, hostile=hostile):
-        play(run, broker, redis, kills=20, every=3, seed=1, hostile=hostile)
 
 
 @pytest.mark.exhaustive

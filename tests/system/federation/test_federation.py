@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.federation import federation, run_file
+from tests.helpers.federation import endless_run, federation, run_file
 from tests.helpers.nightly import nightly
 
 KILLS = 1  # of each member, and of the host
@@ -80,7 +80,7 @@ def test_an_owner_withdraws_and_another_joins_while_a_run_trains(tmp_path: Path)
     with federation(tmp_path, members=3) as (host, sites):
         for site in sites[:2]:
             site.join(host, BY_POLICY)
-        run = run_file(tmp_path, updates=20_000, epsilon=4.0)
+        run = endless_run(tmp_path)
         host.tacit("submit", run, "--name", "long", "--federation", host.place)
         host.wait_run("long", lambda stands: stands["applied"] > 10)
         sites[2].join(host, BY_POLICY)

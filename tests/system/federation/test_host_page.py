@@ -10,7 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from tests.helpers.browser import PHONE, Shown, chromium
-from tests.helpers.federation import Host, federation, run_file
+from tests.helpers.federation import Host, endless_run, federation, run_file
 from tests.helpers.nightly import nightly
 
 pytestmark = pytest.mark.slow
@@ -48,7 +48,7 @@ def test_the_page_shows_runs_and_leads_to_each(tmp_path: Path, browser: Browser)
         sites[1].name = EVIL
         for site, policy in zip(sites, (WITHIN, f"{WITHIN}\nmax_epsilon = 1.0"), strict=True):
             site.join(host, policy)
-        run = run_file(tmp_path, count=1, updates=100_000, epsilon=6.0)
+        run = endless_run(tmp_path, count=1)
         host.tacit("submit", run, "--name", "retina", "--federation", host.place)
         host.wait_run("retina", lambda stands: stands["refused"] and stands["applied"])
 

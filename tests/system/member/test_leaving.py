@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tacit_services.federation import access
 
 from tacit import rounding
-from tests.helpers.federation import Host, federation, run_file
+from tests.helpers.federation import Host, endless_run, federation, run_file
 from tests.system.federation.test_federation import BY_POLICY
 
 
@@ -19,11 +20,12 @@ def members(host: Host) -> dict[str, dict[str, Any]]:
         return {member["name"]: member for member in client.get("/v1/members")["members"]}
 
 
+@pytest.mark.exhaustive
 def test_a_member_that_leaves_while_it_works_says_no_more_and_may_come_back(tmp_path: Path) -> None:
     with federation(tmp_path, members=2) as (host, sites):
         for site in sites:
             site.join(host, BY_POLICY)
-        run = run_file(tmp_path, updates=20_000, epsilon=4.0)
+        run = endless_run(tmp_path)
         host.tacit("submit", run, "--name", "long", "--federation", host.place)
         goes = sites[0]
         host.wait_run("long", lambda stands: stands["applied"] > 10)

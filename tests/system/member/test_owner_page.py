@@ -13,7 +13,7 @@ from playwright.sync_api import Browser
 
 from tacit import rounding
 from tests.helpers.browser import PHONE, Shown, chromium
-from tests.helpers.federation import Host, Member, federation, run_file
+from tests.helpers.federation import Host, Member, endless_run, federation, run_file
 from tests.helpers.nightly import nightly
 from tests.helpers.servers import free_port
 
@@ -58,7 +58,7 @@ def test_an_owner_decides_by_the_page_alone(tmp_path: Path, browser: Browser) ->
         member.name = EVIL
         url = joined(host, member)
         for name in ("retina", "lungs"):
-            run = run_file(tmp_path, count=1, updates=100_000, epsilon=6.0)
+            run = endless_run(tmp_path, count=1)
             host.tacit("submit", run, "--name", name, "--federation", host.place)
         tab = opened(browser, member, url)
         assert tab.text("name") == EVIL

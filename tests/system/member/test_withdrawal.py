@@ -5,15 +5,18 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from tests.helpers.federation import federation, run_file
+import pytest
+
+from tests.helpers.federation import endless_run, federation
 from tests.system.federation.test_federation import BY_POLICY
 
 
+@pytest.mark.exhaustive
 def test_a_withdrawal_holds_while_the_member_hangs(tmp_path: Path) -> None:
     with federation(tmp_path, members=2) as (host, sites):
         for site in sites:
             site.join(host, BY_POLICY)
-        run = run_file(tmp_path, updates=20_000, epsilon=4.0)
+        run = endless_run(tmp_path)
         host.tacit("submit", run, "--name", "long", "--federation", host.place)
         host.wait_run("long", lambda stands: stands["applied"] > 10)
         hanging = sites[0].joined
