@@ -13,7 +13,6 @@ All that must outlast the process is in FOLDER: after kill -9 the same command g
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import socket
 import ssl
@@ -27,6 +26,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI
 from fastapi.security import HTTPAuthorizationCredentials
 
+from tacit import file_lock
 from tacit.errors import ConfigError, TacitError
 from tacit_services.children.processes import Child, restart_if_dead, stopping
 from tacit_services.disk import files
@@ -104,11 +104,8 @@ class HostFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Be its one host. Raises ConfigError where another process is."""
-        with (self.path / "lock").open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(f"{self.path}: another process serves it") from error
+        refusal = ConfigError(f"{self.path}: another process serves it")
+        with file_lock.locked(self.path / "lock", refusal):
             yield
 
     def certificate(self, name: str, hosts: Sequence[str] = ()) -> Path:
@@ -124,6 +121,8 @@ def serve(
 
     Raises TacitError.
     """
+    if not hasattr(socket, "AF_UNIX"):  # at which the aggregators of runs serve REST
+        raise ConfigError(f"{path}: a host needs Unix sockets, as Linux has; members run here, too")
     folder = HostFolder(path, flags)
     children: list[Child] = []
     with folder.locked(), ExitStack() as parts:
