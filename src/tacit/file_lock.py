@@ -1,4 +1,4 @@
-"""Locks on files, by which the processes of one machine keep out of each other's way.
+"""Locks on files. By them the processes of one machine keep out of each other's way.
 
 A lock belongs to an open file, and ends with it, however its process ends. By portalocker: it is
 flock on POSIX, and LockFileEx on Windows.

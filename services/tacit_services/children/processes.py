@@ -279,8 +279,8 @@ def free_port() -> int:
             return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        given: int = probe.getsockname()[1]
-        return given
+        port = probe.getsockname()[1]
+        return port
 
 
 def _ports_of_clients() -> tuple[int, int]:

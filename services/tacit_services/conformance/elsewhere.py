@@ -87,7 +87,7 @@ def _move() -> None:
     time.ctime = lambda seconds=None: time.asctime(_local(seconds))
     datetime.date = _Date  # type: ignore[misc]
     datetime.datetime = _DateTime  # type: ignore[misc]
-    if _uname is not None:
+    if _uname is not None and hasattr(os, "uname"):
         system = _uname()
         os.uname = lambda: os.uname_result((system[0], _HOST, *system[2:]))
     socket.gethostname = lambda: _HOST

@@ -64,10 +64,10 @@ class JsonRegister(Generic[T]):
     @contextmanager
     def _locked(self) -> Iterator[None]:
         lock = self.path.with_name(f"{self.path.name}.lock")
-        with ExitStack() as held:
+        with ExitStack() as stack:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                held.enter_context(file_lock.locked(lock))
+                stack.enter_context(file_lock.locked(lock))
             except OSError as error:
                 raise ConfigError(f"{lock}: {error}") from error
             yield

@@ -91,9 +91,9 @@ class LedgerPlace:
             f"ledger {self.path}: an edge is using it, and two would spend one budget "
             f"(TACIT_LEDGER: a file for each)"
         )
-        with ExitStack() as held:
+        with ExitStack() as stack:
             try:
-                lock = held.enter_context(file_lock.locked(path, refusal))
+                lock = stack.enter_context(file_lock.locked(path, refusal))
             except OSError as error:
                 raise PrivacyError(
                     f"ledger {self.path}: {error.strerror or error}; "
