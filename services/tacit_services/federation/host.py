@@ -50,7 +50,11 @@ from tacit_services.federation.federation_rest import (
 from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.lingering import Lingering
 from tacit_services.federation.member_control import MemberControl
-from tacit_services.federation.member_desk import MemberDesk, member_of_request
+from tacit_services.federation.member_desk import (
+    MemberDesk,
+    member_of_request,
+    near_member_of_request,
+)
 from tacit_services.federation.members import Members
 from tacit_services.federation.page.host_page import host_pages
 from tacit_services.federation.people import People, Person
@@ -183,7 +187,7 @@ class FederationHost:
             (
                 authority_routes(self._authority),
                 self._member_desk(members).router(),
-                offer_routes(desk, member_of_request(members)),
+                offer_routes(desk, near_member_of_request(members)),
                 leaving_routes(control, member_of_request(members)),
                 person_routes(person),
                 member_routes(control, person),
