@@ -75,17 +75,17 @@ def is_of(variables: dict[str, str], python: str) -> tuple[str, str]:
         "import tacit_services as s; from tacit_services.versions import own_version as v; "
         "print(v(), s.__path__[0])"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [python, "-P", "-c", code],
         env={**os.environ, **variables},
         capture_output=True,
         text=True,
         check=True,
     )
-    version, folder = done.stdout.split()
+    version, folder = completed.stdout.split()
     return version, folder
 
 
 def _first_on_path(folder: Path) -> dict[str, str]:
-    rest = filter(None, [os.environ.get("PYTHONPATH")])
-    return {"PYTHONPATH": os.pathsep.join([str(folder), *rest])}
+    others = filter(None, [os.environ.get("PYTHONPATH")])
+    return {"PYTHONPATH": os.pathsep.join([str(folder), *others])}

@@ -47,12 +47,12 @@ class Without(ModuleType):
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
-        self._whole = importlib.import_module(name)
+        self._module = importlib.import_module(name)
 
     def __getattr__(self, name: str) -> Any:
         if name in NAMES[self.__name__]:
             raise AttributeError(f"{self.__name__}.{name}: is hidden")
-        return getattr(self._whole, name)
+        return getattr(self._module, name)
 
 
 def hide() -> None:

@@ -120,7 +120,7 @@ def test_the_library_of_locks_brings_no_other_with_it() -> None:
         "import sys; from tacit import file_lock; print('redis' in sys.modules); "
         "from portalocker import redis; print(redis.RedisLock.__name__)"
     )
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
-    assert done.stdout.split() == ["False", "RedisLock"]
+    assert completed.stdout.split() == ["False", "RedisLock"]

@@ -54,7 +54,7 @@ def variables(tmp_path: Path) -> dict[str, str]:
 
 def ran(*command: str, variables: dict[str, str]) -> str:
     """Run a command to its good end, and return what it printed."""
-    done = subprocess.run(
+    completed = subprocess.run(
         command,
         env=environment(**variables),
         capture_output=True,
@@ -62,8 +62,8 @@ def ran(*command: str, variables: dict[str, str]) -> str:
         timeout=PATIENCE,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
 
 
 def test_what_only_posix_has_is_hidden_from_tacit_alone(variables: dict[str, str]) -> None:

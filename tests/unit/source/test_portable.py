@@ -36,15 +36,15 @@ def tree() -> Tree:
 
 def reached(tree: Tree) -> set[str]:
     """Return all modules that the commands import, now or later, with the packages of each."""
-    seen = set[str]()
+    modules = set[str]()
     todo = list(COMMANDS)
     while todo:
         name = todo.pop()
-        if name not in seen:
-            seen.add(name)
+        if name not in modules:
+            modules.add(name)
             todo += tree.imports[name]
             todo += [package] if (package := name.rpartition(".")[0]) else []
-    return seen
+    return modules
 
 
 def asks(condition: ast.expr) -> bool:
