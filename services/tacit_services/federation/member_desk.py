@@ -229,10 +229,10 @@ def near_member_of_request(members: Members) -> Callable[[Request], Member]:
     """Return what `member_of_request` does, for requests about runs.
 
     It raises HTTPException (412) as well, where the member's tacit is too far from ours. It
-    warns of each member and version once.
+    warns of each member once, as what a member says of itself may change with every request.
     """
     member = member_of_request(members)
-    warned: set[tuple[str, str]] = set()
+    warned: set[str] = set()
 
     def near(request: Request) -> Member:
         asker = member(request)
@@ -240,8 +240,8 @@ def near_member_of_request(members: Members) -> Callable[[Request], Member]:
         try:
             _require_near(version)
         except HTTPException as error:
-            if (asker.id, version) not in warned:
-                warned.add((asker.id, version))
+            if asker.id not in warned:
+                warned.add(asker.id)
                 log.warning("%r (%s): %s", asker.name, asker.id, error.detail)
             raise
         return asker
