@@ -39,7 +39,7 @@ UPGRADE := $(if $(KEEP),,--upgrade)
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example example-packages test test-all schedules chaos check map e2e examples audit bench bench-faults bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom up down purge clean
+.PHONY: help setup run example example-packages test test-all schedules chaos check map e2e examples audit bench bench-faults bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom images up down purge clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -227,6 +227,9 @@ sbom: ## what each image is made of, by the locks (tools: the wheel with tacit[r
 	    --pyproject pyproject.toml --output-reproducible --of JSON -o $(SBOM)/$$part.json || exit 1; \
 	  rm $(SBOM)/$$part.txt; \
 	done
+
+images: ## build the three images for amd64 and arm64 (needs buildx, and emulation for the other): REGISTRY=host/ TAG=…, pushed
+	docker buildx bake --file docker/bake.hcl --push
 
 up: ## start a federation in containers: a host and 5 members
 	docker compose up --build --detach

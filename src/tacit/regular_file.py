@@ -11,8 +11,10 @@ import os
 import stat
 from io import BufferedReader
 from pathlib import Path
+from typing import IO
 
 MOST_TEXT = 1 << 24  # bytes of a file that is read whole and is no data: settings, JSON, keys
+_WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0)  # Windows has no pipes among its files
 
 _KINDS = (
     (stat.S_ISFIFO, "is a pipe; expected a file"),
@@ -25,14 +27,24 @@ _KINDS = (
 def opened(path: Path) -> BufferedReader:
     """Open the file at `path` to read. Raises OSError, at once also where there is no file."""
     check(path)
-    # Without waiting: by now a pipe may have taken the place of what was looked at.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    # By now a pipe may have taken the place of what was looked at.
+    file = open(path, "rb", opener=_at_once)  # noqa: SIM115  (for the caller)
     try:
-        _refuse(os.fstat(descriptor), path)
-        return os.fdopen(descriptor, "rb")
+        _refuse(os.fstat(file.fileno()), path)
     except OSError:
-        os.close(descriptor)
+        file.close()
         raise
+    return file
+
+
+def again(file: IO[bytes]) -> str:
+    """Return a path by which a library opens the same file anew, not another one of its name.
+
+    Where systems have no such path, nothing takes the name of a file that is open.
+    """
+    if os.name == "posix":
+        return f"/dev/fd/{file.fileno()}"
+    return str(file.name)
 
 
 def check(path: Path) -> None:
@@ -52,6 +64,10 @@ def content(path: Path, most: int = MOST_TEXT) -> bytes:
 def text(path: Path, encoding: str = "utf-8", most: int = MOST_TEXT) -> str:
     """Return the text of the file at `path`. Raises OSError, UnicodeDecodeError."""
     return content(path, most).decode(encoding).replace("\r\n", "\n")
+
+
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | _WITHOUT_WAITING)
 
 
 def _refuse(status: os.stat_result, path: Path) -> None:

@@ -13,6 +13,7 @@ import ctypes
 import functools
 import gc
 import multiprocessing
+import multiprocessing.context
 import os
 import signal
 import subprocess
@@ -21,7 +22,7 @@ import tempfile
 import threading
 import types
 from collections.abc import Iterator
-from multiprocessing import forkserver, util
+from multiprocessing import util
 from pathlib import Path
 
 from tacit import regular_file
@@ -51,7 +52,7 @@ _IMPORTED = [
 ]
 # What torch needs to make a graph of a module takes two seconds more.
 _FOR_OWN_CODE = ("torch._dynamo", "torch.export._trace", "torch._export.non_strict_utils")
-_CONTEXT = multiprocessing.get_context("forkserver")
+FORKS = "forkserver" in multiprocessing.get_all_start_methods()  # not on Windows
 _LONGEST_FOLDER = 60  # bytes: a socket's whole name may have 107
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  (made by mkdtemp, for us alone)
 _PR_SET_PDEATHSIG = 1
@@ -59,10 +60,12 @@ _PR_SET_NAME = 15
 
 
 def prepare(run_file: Path | None = None) -> None:
-    """Let the forkserver begin its imports, while this process does something else.
+    """Let the forkserver begin its imports, where there is one, while this process does more.
 
     run_file: of the run; one that names own code needs more of them.
     """
+    if not FORKS:
+        return
     own_code = False
     if run_file is not None:
         with contextlib.suppress(OSError):
@@ -72,13 +75,19 @@ def prepare(run_file: Path | None = None) -> None:
 
 @functools.cache  # once only: while it works, what other threads print is lost
 def _begin(more: tuple[str, ...]) -> None:
-    _CONTEXT.set_forkserver_preload([*_IMPORTED, *more])
+    from multiprocessing import forkserver
+
+    _context().set_forkserver_preload([*_IMPORTED, *more])
     with _silenced(), python_child.inherited(_AT_EXEC), _room_for_sockets():
         forkserver.ensure_running()
 
 
+def _context() -> multiprocessing.context.ForkServerContext:
+    return multiprocessing.get_context("forkserver")
+
+
 class ForkedService:
-    """A running `tacit` service. Its methods are those of `subprocess.Popen`."""
+    """A running `tacit` service. Its methods are those of `subprocess.Popen`. Only where FORKS."""
 
     def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         """Start `tacit ARGUMENTS` with this environment, and with nothing else of this process.
@@ -88,7 +97,7 @@ class ForkedService:
         """
         prepare()
         log.touch()  # so that the log can be read at once
-        self._process = _CONTEXT.Process(target=_serve, args=(arguments, environment, str(log)))
+        self._process = _context().Process(target=_serve, args=(arguments, environment, str(log)))
         # A forkserver, or its resource tracker, that has died is started again here.
         with _without_main_module(), python_child.inherited(_AT_EXEC):
             self._process.start()
@@ -120,8 +129,8 @@ class ForkedService:
         self.send_signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Send SIGKILL."""
-        self.send_signal(signal.SIGKILL)
+        """Kill it; does nothing if it has ended."""
+        self._process.kill()
 
 
 def die_with_parent() -> None:

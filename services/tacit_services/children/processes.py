@@ -13,10 +13,12 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tacit.errors import ServiceError
 from tacit_services import python_child, signals
-from tacit_services.children.preload import ForkedService, die_with_parent
+from tacit_services.children.preload import FORKS, ForkedService, die_with_parent
+from tacit_services.disk import files
 from tacit_services.transport.mqtt import MAX_PACKET
 
 RESTARTS = 20  # per child; a child that dies more often is not going to recover
@@ -33,12 +35,14 @@ def _nothing() -> None:
 class Child:
     """A process that is started again when it dies before its work is done.
 
-    `command` is a program with its arguments; `tacit` is not looked up but forked. `environment` is
-    added to our own. A `lasting` one is a server, which never has its work done: it is started
-    again even if it ended well. `inherits` are descriptors that a program (not a `tacit`) gets as
-    they are: a lock that lasts until it has ended, too. `before` is called before every start.
+    `command` is a program with its arguments; `tacit` is not looked up but forked, on systems that
+    fork. `environment` is added to our own. A `lasting` one is a server, which never has its work
+    done: it is started again even if it ended well. `inherits` are descriptors that a program (not
+    a `tacit`) gets as they are: a lock that lasts until it has ended, too. `before` is called
+    before every start.
 
-    A program ends with the thread that has started it, as Linux takes that for its parent.
+    A program ends with the thread that has started it, as Linux takes that for its parent. Where
+    POSIX is not, it inherits nothing, and goes on when this process was killed.
     """
 
     name: str
@@ -55,20 +59,27 @@ class Child:
         """Start the process; its output is appended to its log."""
         self.before()
         environment = os.environ | self.environment
-        if self.command[0] == "tacit":
-            self.process = ForkedService(self.command[1:], environment, self.log)
-            return
+        command = self.command
+        if command[0] == "tacit":
+            if FORKS:
+                self.process = ForkedService(command[1:], environment, self.log)
+                return
+            command = python_child.command("tacit_services.cli.main", *command[1:])
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                self.command,
+                command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
-                preexec_fn=die_with_parent,
-                pass_fds=self.inherits,
+                **self._bonds(),
             )
+
+    def _bonds(self) -> dict[str, Any]:
+        """Return what ties a program to this process; nothing does where POSIX is not."""
+        if os.name != "posix":
+            return {}
+        return {"start_new_session": True, "preexec_fn": die_with_parent, "pass_fds": self.inherits}
 
     def code(self) -> int | None:
         """Return the exit code, or None while it runs."""
@@ -81,7 +92,7 @@ class Child:
             self.process.send_signal(number)
 
     def stop(self, patience: float = 8.0) -> None:
-        """Send SIGTERM, and SIGKILL after `patience` seconds."""
+        """Ask it to end (SIGTERM), and kill it after `patience` seconds."""
         if self.process is None or self.process.poll() is not None:
             return
         self.process.terminate()
@@ -185,7 +196,7 @@ def broker_limits() -> list[str]:
         f"max_packet_size {MAX_PACKET}",
         "max_inflight_messages 16",
     ]
-    if os.geteuid() == 0:
+    if files.is_root():
         lines.append("user root")  # else it becomes a user that cannot read the folder
     return lines
 
@@ -268,8 +279,8 @@ def free_port() -> int:
             return port
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        given: int = probe.getsockname()[1]
-        return given
+        port = probe.getsockname()[1]
+        return port
 
 
 def _ports_of_clients() -> tuple[int, int]:

@@ -137,7 +137,8 @@ def host(*, thorough: bool = False) -> Host:
     """Return what the audit needs of a process: an outbox, a fork, a disk, Opacus if installed."""
     from tacit.audit.whole import Host
 
-    basic = Host(resent, forked, second_accountant(), tempfile.TemporaryDirectory)
+    fork = forked if hasattr(os, "fork") else None
+    basic = Host(resent, fork, second_accountant(), tempfile.TemporaryDirectory)
     if not thorough:
         return basic
     from tacit_services.cli.audit_over_mqtt import wire_seconds
@@ -165,10 +166,11 @@ def resent(ask: Ask) -> tuple[bytes, bytes]:
 
 
 def forked(ask: Ask, count: int) -> list[bytes]:
-    """Return `count` messages that a forked child sends.
+    """Return `count` messages that a forked child sends, on a system that forks.
 
     Raises ServiceError when the child ends before.
     """
+    assert hasattr(os, "fork")
     reader, writer = os.pipe()
     with warnings.catch_warnings():
         # Python warns of a fork of a process with threads; this child uses none.

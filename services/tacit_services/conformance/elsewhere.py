@@ -29,7 +29,7 @@ _SECONDS = 300.0
 _Seconds = float | SupportsIndex | None
 _time, _time_ns = time.time, time.time_ns
 _localtime, _gmtime, _strftime = time.localtime, time.gmtime, time.strftime
-_uname = os.uname
+_uname = getattr(os, "uname", None)  # not on Windows
 
 
 class _Date(datetime.date):
@@ -87,8 +87,9 @@ def _move() -> None:
     time.ctime = lambda seconds=None: time.asctime(_local(seconds))
     datetime.date = _Date  # type: ignore[misc]
     datetime.datetime = _DateTime  # type: ignore[misc]
-    system = _uname()
-    os.uname = lambda: os.uname_result((system[0], _HOST, *system[2:]))
+    if _uname is not None and hasattr(os, "uname"):
+        system = _uname()
+        os.uname = lambda: os.uname_result((system[0], _HOST, *system[2:]))
     socket.gethostname = lambda: _HOST
     platform.node = lambda: _HOST
 

@@ -27,7 +27,13 @@ class Disk:
         os.fsync(file.fileno())
 
     def sync(self, folder: Path) -> None:
-        """Make what was created, renamed or deleted in `folder` durable. Raises OSError."""
+        """Make what was created, renamed or deleted in `folder` durable. Raises OSError.
+
+        Windows opens no folders: there it is durable when the file system says so (NTFS journals
+        it).
+        """
+        if os.name != "posix":
+            return
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -49,7 +55,12 @@ def write_for_owner(path: Path, data: bytes, mode: int) -> None:
 
     The folder of a service that has a user of its own stays readable by it. Raises OSError.
     """
-    write_pieces(path, (data,), mode, of_folder=os.geteuid() == 0)
+    write_pieces(path, (data,), mode, of_folder=is_root())
+
+
+def is_root() -> bool:
+    """Return whether this process is the superuser's; systems without one have none."""
+    return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def write_pieces(
@@ -62,7 +73,8 @@ def write_pieces(
 ) -> None:
     """Write as `write` does, with content in pieces, which are not put together.
 
-    of_folder: the file has the folder's owner and group.
+    of_folder: the file has the folder's owner and group. Modes are POSIX's: on Windows a file has
+    the rights that its folder hands on.
     """
     disk = disk or Disk()
     temporary = path.with_name(f".{path.name}.new")
@@ -70,10 +82,10 @@ def write_pieces(
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     descriptor = os.open(temporary, flags, _ANYBODYS if mode is None else SECRET)
     with os.fdopen(descriptor, "wb") as file:
-        if of_folder:
+        if of_folder and hasattr(os, "fchown"):
             folder = path.parent.stat()
             os.fchown(descriptor, folder.st_uid, folder.st_gid)
-        if mode is not None:
+        if mode is not None and hasattr(os, "fchmod"):
             os.fchmod(descriptor, mode)
         file.writelines(pieces)
         file.flush()

@@ -6,16 +6,15 @@ it whose name ends in `.lock`, and replaces the file in one step.
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from tacit import regular_file
+from tacit import file_lock, regular_file
 from tacit.errors import ConfigError, other_format
 from tacit_services.disk import files
 
@@ -65,13 +64,12 @@ class JsonRegister(Generic[T]):
     @contextmanager
     def _locked(self) -> Iterator[None]:
         lock = self.path.with_name(f"{self.path.name}.lock")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            file = lock.open("ab")
-        except OSError as error:
-            raise ConfigError(f"{lock}: {error}") from error
-        with file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+        with ExitStack() as stack:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(file_lock.locked(lock))
+            except OSError as error:
+                raise ConfigError(f"{lock}: {error}") from error
             yield
 
     def _read(self, content: dict[str, Any]) -> list[T]:

@@ -25,7 +25,7 @@ from tacit_services.transport import pinned_authority
 from tacit_services.transport.mqtt import ALPN, Connection, Inbound
 from tacit_services.transport.pinned_authority import CLOCK, FederationAuthority
 from tacit_services.transport.tls import near_end
-from tacit_services.versions import minors_apart, own_version
+from tacit_services.versions import own_version, who_must_move
 
 HTTPS = "http/1.1"
 _APART = "the way must pass TLS through unopened; ask who runs proxy or load balancer for that"
@@ -200,10 +200,9 @@ class MemberDoctor:
         except ConfigError as error:
             return ill("certificate", str(error), _ANEW)
         words = f"{self._version or '?'} here, {theirs or '?'} at the host"
-        if (apart := minors_apart(self._version, theirs)) is None or abs(apart) <= 1:
-            return well("version", words)
-        who = "this machine" if apart < 0 else "the host"
-        return ill("version", words, f"update tacit on {who}: one minor version apart works")
+        if must_move := who_must_move(theirs, self._version):
+            return ill("version", must_move, "runs go on when that is done; nothing is lost")
+        return well("version", words)
 
     def _broker(self) -> Diagnosis:
         """Connect to the broker as this member, and leave."""

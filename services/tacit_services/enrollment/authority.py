@@ -11,7 +11,6 @@ Several processes may work on one folder: every change is made under its lock.
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from tacit import file_lock
 from tacit.errors import ConfigError
 from tacit.protocol.topics import checked_name
 from tacit_services.disk import files
@@ -85,8 +85,7 @@ class CertificateAuthority:
 
         Raises ConfigError where the folder cannot be written.
         """
-        with _writing(self.folder), (self.folder / "lock").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with _writing(self.folder), file_lock.locked(self.folder / "lock"):
             yield
 
     # -- under the lock --

@@ -13,7 +13,6 @@ All that must outlast the process is in FOLDER: after kill -9 the same command g
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import socket
 import ssl
@@ -27,6 +26,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI
 from fastapi.security import HTTPAuthorizationCredentials
 
+from tacit import file_lock
 from tacit.errors import ConfigError, TacitError
 from tacit_services.children.processes import Child, restart_if_dead, stopping
 from tacit_services.disk import files
@@ -50,7 +50,11 @@ from tacit_services.federation.federation_rest import (
 from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.lingering import Lingering
 from tacit_services.federation.member_control import MemberControl
-from tacit_services.federation.member_desk import MemberDesk, member_of_request
+from tacit_services.federation.member_desk import (
+    MemberDesk,
+    member_of_request,
+    near_member_of_request,
+)
 from tacit_services.federation.members import Members
 from tacit_services.federation.page.host_page import host_pages
 from tacit_services.federation.people import People, Person
@@ -104,11 +108,8 @@ class HostFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Be its one host. Raises ConfigError where another process is."""
-        with (self.path / "lock").open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(f"{self.path}: another process serves it") from error
+        refusal = ConfigError(f"{self.path}: another process serves it")
+        with file_lock.locked(self.path / "lock", refusal):
             yield
 
     def certificate(self, name: str, hosts: Sequence[str] = ()) -> Path:
@@ -124,6 +125,8 @@ def serve(
 
     Raises TacitError.
     """
+    if not hasattr(socket, "AF_UNIX"):  # at which the aggregators of runs serve REST
+        raise ConfigError(f"{path}: a host needs Unix sockets, as Linux has; members run here, too")
     folder = HostFolder(path, flags)
     children: list[Child] = []
     with folder.locked(), ExitStack() as parts:
@@ -184,7 +187,7 @@ class FederationHost:
             (
                 authority_routes(self._authority),
                 self._member_desk(members).router(),
-                offer_routes(desk, member_of_request(members)),
+                offer_routes(desk, near_member_of_request(members)),
                 leaving_routes(control, member_of_request(members)),
                 person_routes(person),
                 member_routes(control, person),

@@ -24,10 +24,9 @@ from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError,
 from tacit_services.federation.members import Member, Members, NotAdmittedError
 from tacit_services.transport.bearer import guarded
 from tacit_services.transport.problems import document, documented
-from tacit_services.versions import own_version
+from tacit_services.versions import VERSION_HEADER, own_version, who_must_move
 
 log = logging.getLogger("tacit.federation")
-VERSION_HEADER = "Tacit-Version"  # of a member's tacit, in its requests
 _VERSION = 40  # characters
 _BEARER = HTTPBearer(auto_error=False, description="a join token")
 
@@ -103,16 +102,17 @@ class MemberDesk:
         The same key may ask again, so an answer that was lost can be had again. Raises
         HTTPException. 403: the token is used up, expired or cancelled. 409: the name is taken, or
         the member was revoked. 422: a signing request, or a name, that cannot be one. 429: the
-        token has admitted many within an hour.
+        token has admitted many within an hour. 412: its tacit is too far from ours; the token was
+        not used.
         """
+        version = printable(asked.version)
+        _require_near(version)
         key = _requested(asked.csr)
         digest = certificates.key_digest(key)
         with self._authority.locked():
             try:
                 served = self._tokens.serve(token, digest)
-                member = self._members.admit(
-                    digest, asked.name, printable(asked.machine), printable(asked.version)
-                )
+                member = self._members.admit(digest, asked.name, printable(asked.machine), version)
             except TooManyError as error:
                 raise HTTPException(429, str(error), {"Retry-After": str(error.wait)}) from error
             except TokenRefusedError as error:
@@ -173,7 +173,7 @@ class MemberDesk:
             status_code=201,
             response_model=Joined,
             summary="Make a machine a member",
-            responses=documented(401, 403, 409, 411, 413, 422, 429),
+            responses=documented(401, 403, 409, 411, 412, 413, 422, 429),
         )
         def enroll(
             credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
@@ -219,10 +219,44 @@ def member_of_request(members: Members) -> Callable[[Request], Member]:
             raise HTTPException(403, f"{entered.name!r} ({entered.id}) was revoked")
         if entered.left is not None:
             raise HTTPException(403, f"{entered.name!r} ({entered.id}) has left; it may join anew")
-        members.heard(entered.id, printable(request.headers.get(VERSION_HEADER, ""), _VERSION))
+        members.heard(entered.id, _version_of(request))
         return entered
 
     return member
+
+
+def near_member_of_request(members: Members) -> Callable[[Request], Member]:
+    """Return what `member_of_request` does, for requests about runs.
+
+    It raises HTTPException (412) as well, where the member's tacit is too far from ours. It
+    warns of each member once, as what a member says of itself may change with every request.
+    """
+    member = member_of_request(members)
+    warned: set[str] = set()
+
+    def near(request: Request) -> Member:
+        asker = member(request)
+        version = _version_of(request)
+        try:
+            _require_near(version)
+        except HTTPException as error:
+            if asker.id not in warned:
+                warned.add(asker.id)
+                log.warning("%r (%s): %s", asker.name, asker.id, error.detail)
+            raise
+        return asker
+
+    return near
+
+
+def _version_of(request: Request) -> str:
+    return printable(request.headers.get(VERSION_HEADER, ""), _VERSION)
+
+
+def _require_near(version: str) -> None:
+    """Raise HTTPException (412) where a member of this version cannot work with this host."""
+    if words := who_must_move(own_version(), version):
+        raise HTTPException(412, words)
 
 
 def _secret(credentials: HTTPAuthorizationCredentials | None) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 import threading
 import time
 from pathlib import Path
 
+from tacit import file_lock
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.children.processes import START_SECONDS, Child, StartedServer, start_store
 
@@ -35,7 +35,7 @@ class FederationStore:
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            flags = os.O_RDWR | os.O_CREAT
             self._lock = os.open(self._folder / "lock", flags, 0o600)
         except OSError as error:
             raise ConfigError(f"{self._folder}: {error}") from error
@@ -59,7 +59,7 @@ class FederationStore:
         told = False
         while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                file_lock.take(lock, BlockingIOError())
                 return
             except BlockingIOError:
                 pass

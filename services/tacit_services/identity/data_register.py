@@ -6,7 +6,6 @@ ledgers/<id>/data.json     an entry
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from tacit import file_lock
 from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError, other_format
 from tacit_services.disk import files
@@ -81,8 +81,7 @@ def added(existing: tuple[str, ...], *others: str) -> tuple[str, ...]:
 def locked(root: Path) -> Iterator[None]:
     """Lock the register in `root` against others until the end of the block."""
     root.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (root / "lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with file_lock.locked(root / "lock"):
         yield
 
 

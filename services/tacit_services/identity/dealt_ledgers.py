@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
 from collections.abc import Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
+from tacit import file_lock
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.history import History, beyond
 from tacit.privacy.ledger import Ledger, locked_chains, read_chains, read_lifetime_orders
@@ -154,13 +154,8 @@ def settle(path: Path) -> None:
 def refuse_in_use(folder: Path, name: str, *locks: str) -> None:
     """Raise PrivacyError while one of these locks of the data is held."""
     for lock in locks:
-        if not (folder / lock).exists():
-            continue
-        with (folder / lock).open("ab") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise PrivacyError(
-                    f"data {name}: an edge is training on it as it was dealt before, and this "
-                    "run deals it in another way; wait for its end, or stop it"
-                ) from error
+        if file_lock.is_held(folder / lock, shared=True):
+            raise PrivacyError(
+                f"data {name}: an edge is training on it as it was dealt before, and this "
+                "run deals it in another way; wait for its end, or stop it"
+            )

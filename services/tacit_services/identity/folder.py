@@ -7,13 +7,13 @@ dies, however it dies.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tacit import file_lock
 from tacit.errors import ConfigError, PrivacyError
 from tacit_services.identity import enrolment
 from tacit_services.identity.enrolment import Enrolment
@@ -107,7 +107,7 @@ class Identities:
                 f"identity {path}: {error}; an edge needs a durable place for its ledger"
             ) from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file_lock.take(lock, BlockingIOError())
         except BlockingIOError:
             lock.close()
             return None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tacit import file_lock
 from tacit.errors import PrivacyError
 
 
@@ -16,7 +16,9 @@ from tacit.errors import PrivacyError
 class HeldLock:
     """A file that this process has open and locked.
 
-    A child that inherits the descriptor has the lock as well, for as long as either lives.
+    A child that inherits the descriptor has the lock as well, for as long as either lives. Where
+    locks are not inherited (Windows), the lock stays with this process. The child sees that it is
+    held, and is to end with this process.
     """
 
     path: Path
@@ -24,21 +26,23 @@ class HeldLock:
     shared: bool = False  # whether others may have it, too
 
     def check(self) -> None:
-        """Raise PrivacyError unless this process has the lock, by a descriptor of this number."""
-        if self.shared:
-            kind = fcntl.LOCK_SH
-        else:
-            kind = fcntl.LOCK_EX
+        """Raise PrivacyError unless this process has the lock, by a descriptor of this number.
+
+        Where locks are not inherited, unless any process has it.
+        """
+        refusal = PrivacyError(
+            f"lock {self.path}: no member has it for this process; only a member starts one "
+            f"that charges its ledger"
+        )
         try:
-            ours = os.fstat(self.descriptor)
-            if not os.path.samestat(ours, self.path.stat()):
-                raise BlockingIOError
-            fcntl.flock(self.descriptor, kind | fcntl.LOCK_NB)  # it stays, where it is ours
+            if not file_lock.INHERITED:
+                ours = file_lock.is_held(self.path, shared=self.shared)
+            elif ours := os.path.samestat(os.fstat(self.descriptor), self.path.stat()):
+                file_lock.take(self.descriptor, refusal, shared=self.shared)
         except OSError as error:
-            raise PrivacyError(
-                f"lock {self.path}: no member has it for this process; only a member starts one "
-                f"that charges its ledger"
-            ) from error
+            raise refusal from error
+        if not ours:
+            raise refusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +86,17 @@ class LedgerPlace:
 
         Raises PrivacyError where another process has it.
         """
-        try:
-            lock = Path(f"{self.path}.lock").open("ab")  # noqa: SIM115  (closed below)
-        except OSError as error:
-            raise PrivacyError(
-                f"ledger {self.path}: {error.strerror or error}; "
-                "an edge needs a durable place for it"
-            ) from error
-        with lock:
+        path = Path(f"{self.path}.lock")
+        refusal = PrivacyError(
+            f"ledger {self.path}: an edge is using it, and two would spend one budget "
+            f"(TACIT_LEDGER: a file for each)"
+        )
+        with ExitStack() as stack:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
+                lock = stack.enter_context(file_lock.locked(path, refusal))
+            except OSError as error:
                 raise PrivacyError(
-                    f"ledger {self.path}: an edge is using it, and two would spend one budget "
-                    f"(TACIT_LEDGER: a file for each)"
+                    f"ledger {self.path}: {error.strerror or error}; "
+                    "an edge needs a durable place for it"
                 ) from error
-            yield HeldLock(Path(lock.name), lock.fileno())
+            yield HeldLock(path, lock.fileno())

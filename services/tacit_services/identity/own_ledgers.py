@@ -34,13 +34,13 @@ much alike; nor in another user's data folder. There name and bytes alone tell.
 
 from __future__ import annotations
 
-import fcntl
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from tacit import file_lock
 from tacit.datasets.own.own_rows import EDGE
 from tacit.datasets.sketch import Sketches
 from tacit.datasets.source import Owned
@@ -148,8 +148,7 @@ def _placed(owned: Owned, number: int, root: Path, stack: ExitStack) -> LedgerLo
         folder = root / entry.id
         slot = edge_slots.slot_of(folder, entry, owned, number, drawn)
         path = dealt_ledgers.started(folder, entry, slot)
-        lock = stack.enter_context((folder / dealt_ledgers.DEALT).open("ab"))
-        fcntl.flock(lock, fcntl.LOCK_SH)
+        lock = stack.enter_context(file_lock.locked(folder / dealt_ledgers.DEALT, shared=True))
         apart = kinship.apart(root, owned, edge_slots.sketches(folder, owned, slot, drawn))
         continues = None if earlier is None else earlier.names[0]
         dealt = HeldLock(folder / dealt_ledgers.DEALT, lock.fileno(), shared=True)
@@ -253,14 +252,7 @@ def in_use(name: str, home: Path) -> bool:
         entry = data_register.with_name(root, name)
         if entry is None:
             return False
-        try:
-            with (root / entry.id / dealt_ledgers.RUN).open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except BlockingIOError:
-            return True
-    return False
+        return file_lock.is_held(root / entry.id / dealt_ledgers.RUN)
 
 
 def prepare(home: Path) -> None:
@@ -360,13 +352,10 @@ def held(data: Iterable[Owned], home: Path) -> Iterator[list[LedgerOrigin]]:
 
 def _keep(stack: ExitStack, folder: Path, name: str) -> None:
     """Lock the folder of some data for a run, as long as `stack` lasts. Raises PrivacyError."""
-    lock = stack.enter_context((folder / dealt_ledgers.RUN).open("ab"))
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise PrivacyError(
-            f"data {name}: another run is training on it; wait for its end, or stop it"
-        ) from error
+    refusal = PrivacyError(
+        f"data {name}: another run is training on it; wait for its end, or stop it"
+    )
+    stack.enter_context(file_lock.locked(folder / dealt_ledgers.RUN, refusal))
 
 
 @contextmanager

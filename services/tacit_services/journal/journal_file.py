@@ -16,7 +16,6 @@ The file only grows, except that a record which a crash has cut off is removed.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import struct
@@ -28,6 +27,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from tacit import file_lock
 from tacit.config import RunFile
 from tacit.errors import OF_0_1, ConfigError, DataError, ServiceError, TacitError, WireError
 from tacit.regular_file import opened
@@ -321,7 +321,7 @@ class Writer:
             self._disk.sync(self.path.parent)
         file = FileIO(self.path, "r+")
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file_lock.take(file, BlockingIOError())
         except OSError:
             file.close()
             raise

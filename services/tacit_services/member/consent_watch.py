@@ -1,4 +1,4 @@
-"""A worker's watch on what it may work by, consent and hours: when that ends, so does the process.
+"""A worker's watch on what it may work by, its owner's consent first: when that ends, so does it.
 
 The member that has started the worker ends it, too. But that may be busy: with a question to its
 owner, with rows, or with a host that answers slowly.
@@ -20,33 +20,36 @@ log = logging.getLogger("tacit.member")
 PAUSED = 75  # a worker's exit code: it may not work now, and is begun again when it may
 _PERIOD = 0.5  # seconds between two looks
 _PATIENCE = 8.0  # seconds for an orderly end
+_KILLED = 137  # the exit code of a process that was killed: its member starts it again
 
 
 class ConsentWatch:
     """A thread that ends this process when its owner's consent to `offer` holds no more.
 
-    It does so outside of the owner's hours, too. Guarantee: _PERIOD after a withdrawal is on disk,
-    or the last hour is over, the process has begun to end, and _PATIENCE later there is none. So it
-    is where the answers cannot be read.
+    It does so for other reasons that it is told, too. Guarantee: _PERIOD after a withdrawal is on
+    disk, or there is another reason, the process has begun to end, and _PATIENCE later there is
+    none. So it is where the answers cannot be read.
     """
 
     def __init__(
         self,
         state: MemberState,
         offer: Offer,
-        may_work: Callable[[], bool] = lambda: True,
-        send: Callable[[int], None] = lambda number: os.kill(os.getpid(), number),
+        forbids: Callable[[], str | None] = lambda: None,
+        end: Callable[[], None] = lambda: signal.raise_signal(signal.SIGTERM),
+        kill: Callable[[], None] = lambda: os._exit(_KILLED),
         period: float = _PERIOD,
         patience: float = _PATIENCE,
     ) -> None:
-        """may_work: whether this is one of the owner's hours.
+        """forbids: why this process may not work now, besides its owner's consent; None: it may.
 
-        send: sends this process a signal. period, patience: in seconds.
+        end, kill: end this process, in order or at once. period, patience: in seconds.
         """
         self._state = state
         self._offer = offer
-        self._may_work = may_work
-        self._send = send
+        self._forbids = forbids
+        self._end = end
+        self._kill = kill
         self._period = period
         self._patience = patience
         self.ended = False
@@ -62,9 +65,9 @@ class ConsentWatch:
             pause.wait(self._period)
         log.warning("run %s: %s", self._offer.run, why)
         self.ended = True
-        self._send(signal.SIGTERM)
+        self._end()
         pause.wait(self._patience)
-        self._send(signal.SIGKILL)
+        self._kill()
 
     def _against(self) -> str | None:
         """Return why this process may work no more; None: it may."""
@@ -74,6 +77,4 @@ class ConsentWatch:
             return str(error)
         if consent is None or not consent.holds:
             return "its owner's consent has ended"
-        if not self._may_work():
-            return "its owner's hours are over"
-        return None
+        return self._forbids()

@@ -20,6 +20,7 @@ from tacit_services.offers.offer import RUN
 from tacit_services.transport.pinned_authority import unreachable
 from tacit_services.transport.proxy import DIRECT, Proxies
 from tacit_services.transport.tls import Tls
+from tacit_services.versions import VERSION_HEADER, own_version
 
 _SECONDS = 20.0
 MOST_OFFER = 1 << 22  # bytes, of any answer but a file
@@ -37,6 +38,10 @@ class HostRefusesError(ConfigError):
 
 class LongAnswerError(ConfigError):
     """An answer of the host that has more bytes than are taken."""
+
+
+class VersionsApartError(ServiceError):
+    """The host's answer, in its words, that one of us must be updated before runs go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,10 @@ class HostClient:
             timeout=_SECONDS,
             trust_env=False,
             proxy=proxies.url_before(url),
-            headers={"Accept-Encoding": "identity"},  # a few bytes cannot become very many
+            headers={
+                "Accept-Encoding": "identity",  # a few bytes cannot become very many
+                VERSION_HEADER: own_version(),
+            },
         )
 
     def __enter__(self) -> Self:
@@ -95,8 +103,9 @@ class HostClient:
         """Return the runs that are offered to this member.
 
         Each has a run's name, which is part of paths on this machine, and a fingerprint. Raises
-        ConfigError where the host says that this is no member of its, and ServiceError for every
-        other answer and for none: asking again may help.
+        ConfigError where the host says that this is no member of its, VersionsApartError where one
+        of us must be updated, and ServiceError for every other answer and for none. After the last
+        two asking again may help.
         """
         try:
             content = self._json("GET", "/v1/offers")
@@ -178,6 +187,8 @@ class HostClient:
             ) from error
         if status >= 500 or status == 429:
             raise ServiceError(f"{self._url}: {why}")
+        if status == httpx.codes.PRECONDITION_FAILED:
+            raise VersionsApartError(f"{self._url}: {why}")
         raise HostRefusesError(f"{self._url}: {why}", status)
 
     @contextmanager

@@ -16,7 +16,7 @@ from typing import Protocol
 from tacit.errors import ConfigError, ServiceError, TacitError
 from tacit_services.member.consent import Consent
 from tacit_services.member.consent_watch import PAUSED
-from tacit_services.member.host_client import HostClient, Offered
+from tacit_services.member.host_client import HostClient, Offered, VersionsApartError
 from tacit_services.member.look_record import LookRecord, record_in
 from tacit_services.member.member_state import MemberState
 
@@ -134,7 +134,7 @@ class MemberLoop:
         for run in set(self._workers) - held:
             self._stop(run)
         self._before()
-        offered = self._host.offers()
+        offered = self._offers()
         for offer in offered:
             self._turn_of(offer)
         self._end_others(offered)
@@ -142,6 +142,15 @@ class MemberLoop:
             self._idle()
         runs = ", ".join(sorted(self._workers))
         self._stands(f"works in {runs}" if runs else "waits for offers")
+
+    def _offers(self) -> list[Offered]:
+        """Return the host's list. Nobody works for a host whose tacit is too far from ours."""
+        try:
+            return self._host.offers()
+        except VersionsApartError:
+            for run in list(self._workers):
+                self._stop(run)
+            raise
 
     def _turn_of(self, offer: Offered) -> None:
         if offer.state in OVER:

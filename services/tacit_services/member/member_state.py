@@ -12,7 +12,6 @@ The folder has
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from tacit import file_lock
 from tacit.errors import ConfigError, other_format
 from tacit_services.disk import files
 from tacit_services.member.consent import Consents
@@ -112,8 +112,7 @@ class MemberState:
     @contextmanager
     def answering(self) -> Iterator[Consents]:
         """Yield the owner's answers for a change, which no other process changes meanwhile."""
-        with (self.folder / f"{_CONSENTS}.lock").open("ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with file_lock.locked(self.folder / f"{_CONSENTS}.lock"):
             yield self.consents()
 
     def leave(self) -> None:
@@ -132,40 +131,29 @@ class MemberState:
         return (self.folder / _LEAVING).exists()
 
     def worker(self) -> str:
-        """Return the number of the process that has worked here last; "" for none."""
+        """Return the number of the process that has worked here last.
+
+        Return "" for none, and where nobody can read a locked file (Windows).
+        """
         try:
             return (self.folder / _LOCK).read_text(encoding="ascii", errors="replace").strip()
-        except FileNotFoundError:
+        except (FileNotFoundError, PermissionError):
             return ""
 
     @contextmanager
     def working(self, run: str) -> Iterator[None]:
         """Be the process that works on a run. Raises ConfigError where another one does."""
-        with (self.run(run) / _WORKING).open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise ConfigError(f"run {run}: another process works on it") from error
+        refusal = ConfigError(f"run {run}: another process works on it")
+        with file_lock.locked(self.run(run) / _WORKING, refusal):
             yield
 
     def works_on(self, run: str) -> bool:
         """Return whether a process works on a run now."""
-        try:
-            with (self.folder / "runs" / run / _WORKING).open("rb") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except FileNotFoundError:
-            return False
-        except BlockingIOError:
-            return True
-        return False
+        return file_lock.is_held(self.folder / "runs" / run / _WORKING)
 
     def at_work(self) -> bool:
         """Return whether a process works in this folder now."""
-        try:
-            with self.locked():
-                return False
-        except ConfigError:
-            return True
+        return file_lock.is_held(self.folder / _LOCK)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -173,14 +161,10 @@ class MemberState:
 
         Raises StateInUse where another does.
         """
-        with (self.folder / _LOCK).open("ab") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise StateInUse(
-                    f"--state {self.folder}: another process is at work there; "
-                    "`tacit offers` talks to it"
-                ) from error
+        refusal = StateInUse(
+            f"--state {self.folder}: another process is at work there; `tacit offers` talks to it"
+        )
+        with file_lock.locked(self.folder / _LOCK, refusal) as lock:
             lock.truncate(0)
             lock.write(f"{os.getpid()}\n".encode("ascii"))
             lock.flush()

@@ -86,7 +86,14 @@ class OwnerTerminal:
 
 def _drop_typed_ahead() -> None:
     """Forget what was typed before the question."""
-    if sys.stdin.isatty():
+    if not sys.stdin.isatty():
+        return
+    if sys.platform == "win32":
+        import msvcrt
+
+        while msvcrt.kbhit():
+            msvcrt.getwch()
+    else:
         import termios
 
         termios.tcflush(sys.stdin, termios.TCIFLUSH)

@@ -7,6 +7,11 @@ and that the consent holds, and trains as `tacit edge` does. It ends when the co
 do (PAUSED), also where its member is busy. The ledger it is lent by the member, by
 a third argument and the locks that it inherits. Without one, it works on a part of published data,
 whose ledger it opens itself. Its settings are TACIT_* variables, as of an edge.
+
+Where no locks are inherited (Windows), the member's process alone has those of the ledger, and
+nothing ends a worker whose member was killed. It looks itself, as for consent, twice a second.
+Another member may begin before it has looked: no charge is lost by that, as each is a transaction
+of the file.
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
+from tacit import file_lock
 from tacit.config import RunFile
 from tacit.config.site import Site
 from tacit.datasets import Source
@@ -52,12 +58,21 @@ def work(folder: Path, run: str, loan: LedgerLoan | None, hours: str | None = No
         consent = state.consents().to(offer)
         if consent is None or not consent.holds:
             raise PolicyForbids(f"run {run}: its owner has not consented to this offer", "accept")
-        watch = ConsentWatch(state, offer, partial(within, Policy(hours=hours)))
+        watch = ConsentWatch(state, offer, partial(_forbidden, state, Policy(hours=hours)))
         watch.start()
         definition = definition_at_member(offer, state.run(run) / FILES, site_of(state))
         ledger = ledger_of if loan is None else partial(_borrowed, loan, offer.fingerprint)
         row_owner.work(settings, "edge", edge_loop, definition, ledger)
         return PAUSED if watch.ended else 0
+
+
+def _forbidden(state: MemberState, policy: Policy) -> str | None:
+    """Return why a worker may not work now; None: it may."""
+    if not within(policy):
+        return "its owner's hours are over"
+    if not file_lock.INHERITED and not state.at_work():
+        return "its member has ended"  # elsewhere the system ends a worker with its member
+    return None
 
 
 def within(policy: Policy) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import resource
 import tempfile
 import time
 from collections.abc import Iterator
@@ -318,8 +317,17 @@ def _cost(
         f"({1000 * seconds:.1f} ms an update), after about {math.ceil(reading / cores)} s of "
         "reading rows; starting the processes and sending messages come on top",
     )
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    yield "memory", f"about {peak:.0f} MiB for each of {definition.edges.count} edges"
+    if (peak := _peak()) is not None:
+        yield "memory", f"about {peak:.0f} MiB for each of {definition.edges.count} edges"
+
+
+def _peak() -> float | None:
+    """Return the most MiB that this process has had; None: the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def _seconds_of_a_task(definition: Definition[Any], model: Model, plan: Plan) -> float:

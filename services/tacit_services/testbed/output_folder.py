@@ -6,7 +6,6 @@ what a budget was spent on.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from tacit import file_lock
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.aggregator.reporting import results
 from tacit_services.disk.set_aside import moved_aside
@@ -25,14 +25,16 @@ MARKER = ".tacit-run"  # in OUT/state: the folder is of a `tacit run`
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
     """Lock the output folder until the end of the block: nobody moves a run that is under way."""
+    refusal = ServiceError(f"--out {out}: another `tacit run` is under way there")
     with ExitStack() as stack:
         try:
             out.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ServiceError(f"--out {out}: another `tacit run` is under way there") from error
+            if os.name == "posix":
+                descriptor = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+                stack.callback(os.close, descriptor)
+                file_lock.take(descriptor, refusal)
+            else:  # a folder cannot be opened
+                stack.enter_context(file_lock.locked(out / ".lock", refusal))
         except OSError as error:
             raise ConfigError(f"--out {out}: {error.strerror or error}") from error
         yield

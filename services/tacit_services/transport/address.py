@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from tacit.errors import ServiceError
+from tacit.errors import ConfigError, ServiceError
 
 
 def checked(value: str) -> str:
@@ -68,6 +68,8 @@ def bind(address: str) -> socket.socket:
 
 
 def _bind_path(path: Path) -> socket.socket:
+    if not hasattr(socket, "AF_UNIX"):
+        raise ConfigError(f"http {UNIX}{path}: this system has no Unix sockets; name HOST:PORT")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         path.unlink(missing_ok=True)

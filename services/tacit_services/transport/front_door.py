@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-import resource
 import socket
 from collections import Counter
 from dataclasses import dataclass
@@ -247,6 +246,10 @@ def _new_socket(family: int) -> socket.socket:
 
 def _affordable() -> int:
     """Return for how many connections this process may have files."""
+    try:
+        import resource
+    except ImportError:
+        return _FEWEST  # the system does not tell
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return 1 << 20

@@ -17,7 +17,6 @@ what has left before. What this hides is measured, not proven (docs/privacy.md, 
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import math
 import os
@@ -29,7 +28,7 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 
-from tacit import regular_file
+from tacit import file_lock, regular_file
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.chain import Charge
 from tacit_services.disk import files
@@ -236,7 +235,7 @@ class Meeting:
         """Announce that a delay will be stated."""
         self._folder.mkdir(parents=True, exist_ok=True)
         self._life = os.open(self._of(self._edge, _LIFE), os.O_RDWR | os.O_CREAT, 0o644)
-        fcntl.flock(self._life, fcntl.LOCK_EX)  # as long as this process lives
+        file_lock.take(self._life)  # as long as this process lives
         (self._folder / self._edge).unlink(missing_ok=True)
         self._of(self._edge, _MEASURING).touch()
 
@@ -283,13 +282,9 @@ class Meeting:
 
     def _lives(self, edge: str) -> bool:
         try:
-            with regular_file.opened(self._of(edge, _LIFE)) as life:
-                fcntl.flock(life, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
+            return file_lock.is_held(self._of(edge, _LIFE))
         except OSError:
-            pass
-        return False
+            return False
 
     def _of(self, edge: str, kind: str) -> Path:
         return self._folder / f"{edge}{kind}"

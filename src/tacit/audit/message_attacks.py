@@ -189,11 +189,14 @@ def starts(subject: Subject, source: Randomness) -> list[Finding]:
     return [_unrelated("noise of two starts", subject, first, second)]
 
 
-def forks(subjects: list[Subject], source: Randomness, fork: Fork) -> list[Finding]:
+def forks(subjects: list[Subject], source: Randomness, fork: Fork | None) -> list[Finding]:
     """Check that a forked child does not draw its parent's noise (B).
 
-    All children are made before this process computes its first gradient.
+    All children are made before this process computes its first gradient. fork: None where no
+    process forks: there is nothing to be found.
     """
+    if fork is None:
+        return []
     asks = [quiet_source(subject.but(model=WIDE), source, canary=False) for subject in subjects]
     children = [torch.stack([ask.read(sent) for sent in fork(ask, START_PUSHES)]) for ask in asks]
     return [

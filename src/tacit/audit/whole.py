@@ -79,14 +79,14 @@ class Host:
     """What the audit needs of a process or a disk.
 
     The caller gives it, so that this library needs neither. resend: keeps a message where the edge
-    keeps it, and returns it as sent and as found after a restart. fork: what a forked child sends.
-    prv: a second accountant, if installed. scratch: a folder for as long as it is open. seconds:
-    how pushes are timed; None: by the processor time of each. drawn: how pushes of drawn rows alone
-    are timed; None: they are not.
+    keeps it, and returns it as sent and as found after a restart. fork: what a forked child sends;
+    None: no process forks on this system. prv: a second accountant, if installed. scratch: a folder
+    for as long as it is open. seconds: how pushes are timed; None: by the processor time of each.
+    drawn: how pushes of drawn rows alone are timed; None: they are not.
     """
 
     resend: Resend
-    fork: message_attacks.Fork
+    fork: message_attacks.Fork | None
     prv: Epsilon | None
     scratch: Callable[[], AbstractContextManager[str]]
     seconds: Seconds | None = None

@@ -84,7 +84,10 @@ class GrowingMap(mmap.mmap):
     @classmethod
     def of(cls, begun: Growing, size: int) -> GrowingMap:
         """Return a map of `size` bytes that continues `begun`."""
-        grown = cls(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        flags = (
+            {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
+        )
+        grown = cls(-1, size, **flags)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # a kernel without them
                 grown.madvise(mmap.MADV_HUGEPAGE)

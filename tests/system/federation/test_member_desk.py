@@ -17,12 +17,17 @@ from tacit_services.enrollment import certificates, rest
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.join_client import Admitted, JoinClient
 from tacit_services.enrollment.join_tokens import JoinTokens
-from tacit_services.federation.member_desk import VERSION_HEADER, MemberDesk, member_of_request
+from tacit_services.federation.member_desk import (
+    MemberDesk,
+    member_of_request,
+    near_member_of_request,
+)
 from tacit_services.federation.members import Member, Members
 from tacit_services.transport.address import bind
 from tacit_services.transport.front_door import FrontDoor
 from tacit_services.transport.problems import install
 from tacit_services.transport.tls import Tls, context_trusting
+from tacit_services.versions import VERSION_HEADER, own_version
 
 from tacit.errors import ConfigError, ServiceError
 from tests.helpers.servers import HOST, PATIENCE
@@ -58,6 +63,12 @@ class FederationHost:
 
         known = Depends(member_of_request(self.members))
 
+        near = Depends(near_member_of_request(self.members))
+
+        @app.get("/runs")
+        def runs(member: Member = near) -> dict[str, str]:
+            return {"id": member.id}
+
         @app.get("/me")
         def me(request: Request, member: Member = known) -> dict[str, str]:
             assert request.client is not None
@@ -66,11 +77,16 @@ class FederationHost:
         return app
 
     def join(
-        self, token: str, key: certificates.Key, name: str | None = None, machine: str = "clinic"
+        self,
+        token: str,
+        key: certificates.Key,
+        name: str | None = None,
+        machine: str = "clinic",
+        version: str = "",
     ) -> Admitted:
         client = JoinClient(self.url)
         return client.enroll(
-            context_trusting(self.ca), token, key, name=name, machine=machine, version="0.3"
+            context_trusting(self.ca), token, key, name=name, machine=machine, version=version
         )
 
     def context(
@@ -134,6 +150,49 @@ def test_a_machine_joins_by_a_line_and_is_known_by_its_certificate(
     heard = host.members.last_heard("edge-0")
     assert heard is not None
     assert (heard.at, heard.version) == (host.clock.now, "0.4")
+
+
+def test_a_machine_whose_tacit_is_too_far_is_told_which_must_move_and_uses_nothing_up(
+    host: FederationHost,
+) -> None:
+    token, key = host.tokens.add("line", uses=1), certificates.new_key()
+    for apart, behind in ((2, "host"), (-2, "member")):
+        line = f"at the member: update the {behind}; one minor apart works"
+        with pytest.raises(ConfigError, match=line) as refused:
+            host.join(token, key, version=apart_by(apart))
+        assert "\n" not in str(refused.value)
+    assert host.members.all() == []
+    assert host.join(token, key, version=apart_by(1)).edge == "edge-0"
+
+
+def test_a_member_whose_tacit_is_too_far_has_no_part_in_runs_and_stays_one(
+    host: FederationHost, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = certificates.new_key()
+    member = host.join(host.tokens.add("line"), key, "A", version=own_version())
+    trusted = host.context(tmp_path / "site", key, member.certificate)
+    with httpx.Client(base_url=host.url, verify=trusted, trust_env=False) as web:
+
+        def status(path: str, version: str) -> int:
+            return web.get(path, headers={VERSION_HEADER: version}).status_code
+
+        for apart in (-1, 0, 1):
+            assert status("/runs", apart_by(apart)) == 200
+        assert status("/runs", "of my own") == 200
+        far = apart_by(2)
+        for _ in range(3):
+            assert status("/runs", far) == 412
+        assert status("/v1/host", far) == status("/me", far) == 200
+        assert status("/runs", own_version()) == 200
+    [warning] = [r.message for r in caplog.records if "update the host" in r.message]
+    assert "'A' (edge-0)" in warning
+
+
+def apart_by(minors: int) -> str:
+    """Return a version so many minor versions ahead of this one."""
+    major, minor = map(int, own_version().split(".")[:2])
+    number = 1000 * major + minor + minors  # as of `minors_apart`
+    return f"{number // 1000}.{number % 1000}.0"
 
 
 def test_a_lost_answer_is_had_again_and_nothing_is_used_up_by_it(host: FederationHost) -> None:

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit_services.member.consent_watch import PAUSED
-from tacit_services.member.host_client import HostClient, Offered
+from tacit_services.member.host_client import HostClient, Offered, VersionsApartError
 from tacit_services.member.look_record import LookRecord, forget_look
 from tacit_services.member.member_loop import MemberLoop
 from tacit_services.member.member_state import MemberState
@@ -34,12 +34,12 @@ class Host:
 
     listed: list[Offered] = field(default_factory=list)
     told: list[Told] = field(default_factory=list)
-    away: bool = False
+    fault: ServiceError | None = None
     refused: str | None = None  # why it takes no answer
 
     def offers(self) -> list[Offered]:
-        if self.away:
-            raise ServiceError("no answer")
+        if self.fault is not None:
+            raise self.fault
         return list(self.listed)
 
     def answer(self, run: str, fingerprint: str, answer: str, reason: str = "") -> None:
@@ -177,11 +177,11 @@ def test_withdrawal_ends_the_process_although_the_host_is_away(site: Site) -> No
     site.loop.turn()
     with site.state.answering() as consents:
         consents.withdraw("retina")
-    site.host.away = True
+    site.host.fault = ServiceError("no answer")
     with pytest.raises(ServiceError):
         site.loop.turn()
     assert site.processes[0].stopped
-    site.host.away = False
+    site.host.fault = None
     site.loop.turn()
     assert site.host.told[-1] == ("retina", "withdrawn", "")
     assert len(site.processes) == 1
@@ -370,3 +370,21 @@ def test_a_damaged_diary_stops_no_other_run(site: Site) -> None:
     site.show("good")
     site.loop.turn()
     assert [process.run for process in site.processes] == ["good"]
+
+
+def test_a_member_too_far_from_its_host_rests_and_asks_again(site: Site) -> None:
+    # Given
+    site.policy = "accept"
+    site.show("retina")
+    site.loop.turn()
+    [process] = site.processes
+    # When: the host was updated
+    site.host.fault = VersionsApartError("update the member")
+    with pytest.raises(ServiceError, match="update the member"):
+        site.loop.turn()
+    # Then: nobody works, and the consent holds
+    assert process.stopped
+    site.host.fault = None
+    site.loop.turn()
+    assert [each.starts for each in site.processes] == [1, 1]
+    assert site.host.told == [("retina", "accepted", "")]

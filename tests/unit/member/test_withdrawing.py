@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -36,21 +35,25 @@ def come(state: MemberState, offered: Offer, answer: str = "ask") -> None:
 
 
 class Ended:
-    """The signals that a watch has sent."""
+    """What a watch has done to its process."""
 
     def __init__(self) -> None:
-        self.signals: list[int] = []
+        self.ends: list[str] = []
         self.killed = threading.Event()
 
-    def send(self, number: int) -> None:
-        self.signals.append(number)
-        if number == signal.SIGKILL:
-            self.killed.set()
+    def end(self) -> None:
+        self.ends.append("in order")
+
+    def kill(self) -> None:
+        self.ends.append("at once")
+        self.killed.set()
 
 
-def watched(state: MemberState, by: Offer, may_work: Callable[[], bool] = lambda: True) -> Ended:
+def watched(
+    state: MemberState, by: Offer, forbids: Callable[[], str | None] = lambda: None
+) -> Ended:
     ended = Ended()
-    ConsentWatch(state, by, may_work, ended.send, period=0.01, patience=0.01).start()
+    ConsentWatch(state, by, forbids, ended.end, ended.kill, period=0.01, patience=0.01).start()
     return ended
 
 
@@ -64,7 +67,7 @@ def test_a_worker_ends_with_its_consent_though_its_member_is_busy(state: MemberS
     assert not ended.killed.wait(0.1)
     answering.ACTIONS["withdraw"](state, "retina", False)
     assert ended.killed.wait(20)
-    assert ended.signals == [signal.SIGTERM, signal.SIGKILL]
+    assert ended.ends == ["in order", "at once"]
 
 
 def test_a_worker_ends_where_the_answers_cannot_be_read(state: MemberState) -> None:
@@ -81,11 +84,11 @@ def test_a_worker_ends_with_its_owners_hours_though_its_member_is_busy(state: Me
     come(state, mine)
     answering.ACTIONS["accept"](state, "retina", False)
     morning = threading.Event()
-    ended = watched(state, mine, lambda: not morning.is_set())
+    ended = watched(state, mine, lambda: "its hours are over" if morning.is_set() else None)
     assert not ended.killed.wait(0.1)
     morning.set()
     assert ended.killed.wait(20)
-    assert ended.signals == [signal.SIGTERM, signal.SIGKILL]
+    assert ended.ends == ["in order", "at once"]
 
 
 def test_what_is_accepted_is_what_was_shown(state: MemberState) -> None:

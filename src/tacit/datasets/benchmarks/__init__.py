@@ -1,1 +1,1 @@
-"""The published data sets: where they are, how they are read, what their records are."""
+"""The published data sets: where they are, how they are read."""

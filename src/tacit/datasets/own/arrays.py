@@ -28,7 +28,7 @@ from tacit.datasets.own.unit_ids import unit_ids
 from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import DataError
-from tacit.regular_file import opened
+from tacit.regular_file import again, opened
 
 # Types of safetensors that numpy has, too.
 _NUMPYS = ("BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64")
@@ -220,19 +220,14 @@ def _tensors(
     for magic, what in OTHERS.items():
         if head.startswith(magic):
             raise DataError(f"{path.name}: is {what}, not an npz or safetensors file")
-    with safe_open(_again(stream), framework="np") as file:
+    with safe_open(again(stream), framework="np") as file:
         _all_there(path, names, list(file.keys()))
         return [_slices(name, file.get_slice(name), stream) for name in names]
 
 
-def _again(stream: IO[bytes]) -> str:
-    """Return a path that opens the same file anew, whatever has its name by now."""
-    return f"/dev/fd/{stream.fileno()}"
-
-
 def _by_torch(name: str, stream: IO[bytes], first: int, last: int) -> Array:
     """Return rows of a type that numpy has not, as bfloat16, in float32."""
-    with safe_open(_again(stream), framework="pt") as file:
+    with safe_open(again(stream), framework="pt") as file:
         array: Array = file.get_slice(name)[first:last].float().numpy()
     return array
 
@@ -248,7 +243,7 @@ def _slices(name: str, stored: Any, stream: IO[bytes]) -> _Stored:
 
     def take(first: int, last: int) -> Array:
         # Mapped anew each time: pages that were read stay a process's until its mapping ends.
-        with safe_open(_again(stream), framework="np") as file:
+        with safe_open(again(stream), framework="np") as file:
             return np.asarray(file.get_slice(name)[first:last])
 
     return _Stored(name, shape, kind, take)

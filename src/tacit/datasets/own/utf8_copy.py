@@ -7,6 +7,7 @@ ends meanwhile is aborted, and a reader that is closed early may wait for ever.
 from __future__ import annotations
 
 import codecs
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import IO
 import pyarrow as pa
 
 from tacit.errors import DataError
-from tacit.regular_file import opened
+from tacit.regular_file import again, opened
 
 _BLOCK = 1 << 20
 _UTF8 = ("utf-8", "utf-8-sig", "ascii")  # arrow reads these itself, and passes over the mark
@@ -27,17 +28,29 @@ def utf8_file(path: Path, encoding: str) -> Iterator[pa.NativeFile]:
     """Open the text at `path`, which is of this `encoding`, as UTF-8.
 
     Text of another encoding is copied into a file without a name in the folder for temporary files.
-    Nobody else can open it, and it is gone when this process is. Raises DataError where there is no
+    Nobody else can open it, and it is gone when this process is. (On Windows it has a name, in a
+    folder of this user's, and is gone at the end of the block.) Raises DataError where there is no
     room for it, UnicodeError, OSError.
     """
     if encoding in _UTF8:
         with pa.OSFile(str(path), "rb") as file:
             yield file
         return
-    with tempfile.TemporaryFile() as copy:
+    with _file_of_ours() as copy:
         _write(path, encoding, copy)
-        with pa.OSFile(f"/dev/fd/{copy.fileno()}", "rb") as file:
+        with pa.OSFile(again(copy), "rb") as file:
             yield file
+
+
+@contextmanager
+def _file_of_ours() -> Iterator[IO[bytes]]:
+    if os.name == "posix":
+        with tempfile.TemporaryFile() as copy:
+            yield copy
+        return
+    # A file without a name cannot be opened anew here: its folder is this user's alone.
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "copy").open("w+b") as copy:
+        yield copy
 
 
 def _write(path: Path, encoding: str, copy: IO[bytes]) -> None:

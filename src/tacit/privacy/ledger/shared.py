@@ -27,7 +27,6 @@ Example:
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import weakref
@@ -36,6 +35,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tacit import file_lock
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import History, Lifetime, merged
 from tacit.privacy.ledger.chain import Chain, Charge, LedgerRow, walked
@@ -79,7 +79,7 @@ class SharedLedger(Ledger):
         self._run = run
         self._lifetime = lifetime
         try:
-            self._turns = os.open(f"{path}.turns", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            self._turns = os.open(f"{path}.turns", os.O_CREAT | os.O_RDWR, 0o600)
         except OSError as error:
             raise PrivacyError(f"ledger {path}: {error.strerror or error}") from error
         self._end_turns = weakref.finalize(self, os.close, self._turns)
@@ -99,11 +99,11 @@ class SharedLedger(Ledger):
 
         SQLite alone lets a process wait ever longer between its tries, while others go on charging.
         """
-        fcntl.flock(self._turns, fcntl.LOCK_EX)
+        file_lock.take(self._turns)
         try:
             yield
         finally:
-            fcntl.flock(self._turns, fcntl.LOCK_UN)
+            file_lock.release(self._turns)
 
     def charge(
         self,

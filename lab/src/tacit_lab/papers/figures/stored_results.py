@@ -11,7 +11,6 @@ run that two figures share is in the file of the first.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import math
@@ -27,6 +26,7 @@ from typing import Any
 
 import torch
 
+from tacit import file_lock
 from tacit.config import RunFile, fingerprint
 from tacit.errors import ConfigError
 
@@ -149,7 +149,7 @@ def store(folder: Path, request: RequestedRun, result: Result) -> None:
     line = _line(request.run, result)
     try:
         with path.open("ab+", buffering=0) as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            file_lock.take(file)
             end, gap = _end_of_points(file)
             file.truncate(end)
             try:
