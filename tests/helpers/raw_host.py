@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import threading
@@ -24,6 +25,20 @@ class RawHost:
 
     url: str
     sent: int = 0
+
+
+def _request(link: ssl.SSLSocket) -> bytes:
+    """Return a request, with its whole body: a socket closed before that takes the answer away."""
+    request = b""
+    while b"\r\n\r\n" not in request and (more := link.recv(1 << 16)):
+        request += more
+    head, _, body = request.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: *(\d+)", head)
+    missing = int(length[1]) - len(body) if length else 0
+    while missing > 0 and (more := link.recv(missing)):
+        request += more
+        missing -= len(more)
+    return request
 
 
 @contextmanager
@@ -53,7 +68,7 @@ def raw_host(
             try:
                 with context.wrap_socket(client, server_side=True) as link:
                     host.sent = 0
-                    for piece in answer(link.recv(1 << 16)):
+                    for piece in answer(_request(link)):
                         link.sendall(piece)
                         host.sent += len(piece)
             except OSError:  # the client has gone

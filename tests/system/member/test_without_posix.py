@@ -85,6 +85,7 @@ def test_the_help_of_a_members_commands_is_shown(
     assert "Usage" in ran(*TACIT, *command, "--help", variables=variables)
 
 
+@pytest.mark.exhaustive
 def test_a_member_trains_is_killed_goes_on_and_leaves(
     tmp_path: Path, variables: dict[str, str]
 ) -> None:
