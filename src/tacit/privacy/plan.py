@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final, Literal, get_args
 
-from scipy.stats import binom
-
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import TAIL, History, calibrate, certified_pushes
 from tacit.privacy.noise import mechanisms
@@ -204,6 +202,8 @@ def padded_size(most: int, rate: float, tail: float = TAIL) -> int:
     """
     if rate == 1:
         return most
+    from scipy.stats import binom  # most processes that read a run file need not wait for it
+
     # By bisection, because scipy's binom.isf fails for tiny rates.
     bound = bisect_left(range(most), -tail, key=lambda size: -binom.sf(size, most, rate))
     return min(most, -(-bound // 16) * 16)

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from tacit.algorithms.dp_pasgd.formulas import (
     Numbers,
@@ -227,6 +226,8 @@ def relaxed(p: DesignProblem) -> tuple[float, float]:
     )
     best = int(objective(grid).argmin())
     around = (grid[max(best - 1, 0)], grid[min(best + 1, 2000)])
+    from scipy.optimize import minimize_scalar  # its import is slow, and few runs are designed
+
     K = float(minimize_scalar(objective, bounds=around, method="bounded").x)
     return K, float(period(np.array([K]))[0])
 

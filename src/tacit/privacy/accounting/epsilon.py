@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 import numpy as np
-from dp_accounting import rdp
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
@@ -129,6 +128,8 @@ class RunningRdp:
             return 0.0
         if math.isinf(self._total[0]):
             return math.inf
+        from dp_accounting import rdp  # it takes a second, as `privacy_losses` says
+
         return _with_tail(
             lambda usable: float(rdp.compute_epsilon(ORDERS, self._total, usable)[0]),
             self._cut,

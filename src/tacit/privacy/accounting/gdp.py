@@ -9,10 +9,7 @@ same people (Dong, Roth and Su, arXiv:1905.02383, corollary 3.3). A history is t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-
-from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr
+from collections.abc import Callable, Iterable
 
 from tacit.privacy.accounting.epsilon import epsilon_pld
 from tacit.privacy.accounting.history import Spend
@@ -49,6 +46,8 @@ def delta(mu: float, epsilon: float) -> float:
         return 0.0
     if math.isinf(mu):
         return 1.0
+    from scipy.special import log_ndtr, ndtr
+
     return float(
         ndtr(mu / 2 - epsilon / mu)
         - math.exp(min(700.0, epsilon + log_ndtr(-mu / 2 - epsilon / mu)))
@@ -64,7 +63,7 @@ def epsilon(mu: float, at_delta: float) -> float:
     high = 1.0
     while delta(mu, high) > at_delta:
         high *= 2
-    return float(brentq(lambda e: delta(mu, e) - at_delta, 0.0, high, xtol=1e-10))
+    return _root(lambda e: delta(mu, e) - at_delta, high, 1e-10)
 
 
 def mu_within(epsilon: float, at_delta: float) -> float:
@@ -72,7 +71,14 @@ def mu_within(epsilon: float, at_delta: float) -> float:
     high = 1.0
     while delta(high, epsilon) <= at_delta:
         high *= 2
-    return float(brentq(lambda m: delta(m, epsilon) - at_delta, 0.0, high, xtol=1e-12)) * (1 - 1e-9)
+    return _root(lambda m: delta(m, epsilon) - at_delta, high, 1e-12) * (1 - 1e-9)
+
+
+def _root(function: Callable[[float], float], high: float, tolerance: float) -> float:
+    """Return where `function` is 0, between 0 and `high`."""
+    from scipy.optimize import brentq  # a third of a second, which most processes need not wait
+
+    return float(brentq(function, 0.0, high, xtol=tolerance))
 
 
 def within(history: Iterable[Spend], epsilon: float, at_delta: float) -> bool:

@@ -2,21 +2,25 @@
 
 By privacy loss distributions (PLD) and by Rényi DP (RDP), for a Poisson-subsampled
 release of a mechanism at q and z, add/remove adjacency. `accounting` explains the mechanisms.
+
+dp-accounting is imported where it is used: that takes a second, and most processes that read a run
+file compute no ε.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import dp_accounting as dpa
 import numpy as np
-from dp_accounting import rdp
-from dp_accounting.pld import privacy_loss_distribution as pld
 from numpy.typing import NDArray
 
 from tacit.privacy.accounting.history import History
 from tacit.privacy.noise.mechanisms import noise_units
+
+if TYPE_CHECKING:
+    from dp_accounting.pld import privacy_loss_distribution as pld
 
 _PLD_INTERVAL = 1e-3  # grid of the privacy losses, rounded up: ε is never understated
 _MAX_MULTIPLIER = 1e6  # a larger z is accounted as this one: no better ε is claimed
@@ -66,6 +70,8 @@ def _interval(rows: History) -> float:
 def _one_pld(
     sampling_rate: float, noise_multiplier: float, mechanism: str, interval: float
 ) -> pld.PrivacyLossDistribution:
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     z = min(noise_multiplier, _MAX_MULTIPLIER)
     sampling_rate = max(sampling_rate, _MIN_RATE)
     # ε is rounded up to the grid *before* it is split into ±ε: rounding both would shift the mean.
@@ -100,6 +106,9 @@ def _pure_epsilon(sampling_rate: float, noise_multiplier: float) -> float:
 @lru_cache(maxsize=1024)
 def one_rdp(sampling_rate: float, noise_multiplier: float, mechanism: str) -> NDArray[np.float64]:
     """Return the Rényi divergence of one release at each of ORDERS; noise_multiplier: above 0."""
+    import dp_accounting as dpa
+    from dp_accounting import rdp
+
     z = min(noise_multiplier, _MAX_MULTIPLIER)
     sampling_rate = max(sampling_rate, _MIN_RATE)
     # ε-DP is (α, min(ε, αε²/2))-RDP at every order (Bun and Steinke, arXiv:1605.02065, prop. 3.3).
