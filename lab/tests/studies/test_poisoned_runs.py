@@ -52,7 +52,7 @@ def test_a_pull_within_the_law_costs_little(algorithm: str, liars: int) -> None:
     assert guarded > honest(algorithm, 1) - (3 if liars == 1 else 10)
 
 
-@pytest.mark.parametrize("length", [12, *nightly(4, 6, 25)])
+@pytest.mark.parametrize("length", nightly(4, 6, 12, 25))
 def test_a_wave_costs_fedasync_little(length: int) -> None:
     """Updates one way, then back, as far as the law allows, and the end on a crest."""
     part = 0.6 if length == 25 else 1.0
@@ -68,7 +68,7 @@ def test_one_liar_gets_no_edge_shut_out_that_alone_has_a_class(seed: int) -> Non
     assert result["recall"] > 50
 
 
-@pytest.mark.parametrize("algorithm", ["fedasync", *nightly("mapa")])
+@pytest.mark.parametrize("algorithm", nightly("fedasync", "mapa"))
 def test_the_mean_of_others_turned_costs_little_more_than_the_liars_rows(algorithm: str) -> None:
     """Deal the data very unequally, at a seed where it cost FedAsync 21 points."""
     result = outcome(Case(algorithm, "inner product", 1, 401, GUARD, DIRICHLET))
