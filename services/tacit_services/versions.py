@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed
 
+VERSION_HEADER = "Tacit-Version"  # of a member's tacit, in its requests to its host
+
 
 def own_version() -> str:
     """Return the version of this tacit; "" from a source tree that is not installed."""

@@ -24,10 +24,9 @@ from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError,
 from tacit_services.federation.members import Member, Members, NotAdmittedError
 from tacit_services.transport.bearer import guarded
 from tacit_services.transport.problems import document, documented
-from tacit_services.versions import own_version
+from tacit_services.versions import VERSION_HEADER, own_version
 
 log = logging.getLogger("tacit.federation")
-VERSION_HEADER = "Tacit-Version"  # of a member's tacit, in its requests
 _VERSION = 40  # characters
 _BEARER = HTTPBearer(auto_error=False, description="a join token")
 

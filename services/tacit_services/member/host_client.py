@@ -20,6 +20,7 @@ from tacit_services.offers.offer import RUN
 from tacit_services.transport.pinned_authority import unreachable
 from tacit_services.transport.proxy import DIRECT, Proxies
 from tacit_services.transport.tls import Tls
+from tacit_services.versions import VERSION_HEADER, own_version
 
 _SECONDS = 20.0
 MOST_OFFER = 1 << 22  # bytes, of any answer but a file
@@ -71,7 +72,10 @@ class HostClient:
             timeout=_SECONDS,
             trust_env=False,
             proxy=proxies.url_before(url),
-            headers={"Accept-Encoding": "identity"},  # a few bytes cannot become very many
+            headers={
+                "Accept-Encoding": "identity",  # a few bytes cannot become very many
+                VERSION_HEADER: own_version(),
+            },
         )
 
     def __enter__(self) -> Self:

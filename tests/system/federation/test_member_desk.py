@@ -17,12 +17,13 @@ from tacit_services.enrollment import certificates, rest
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.join_client import Admitted, JoinClient
 from tacit_services.enrollment.join_tokens import JoinTokens
-from tacit_services.federation.member_desk import VERSION_HEADER, MemberDesk, member_of_request
+from tacit_services.federation.member_desk import MemberDesk, member_of_request
 from tacit_services.federation.members import Member, Members
 from tacit_services.transport.address import bind
 from tacit_services.transport.front_door import FrontDoor
 from tacit_services.transport.problems import install
 from tacit_services.transport.tls import Tls, context_trusting
+from tacit_services.versions import VERSION_HEADER
 
 from tacit.errors import ConfigError, ServiceError
 from tests.helpers.servers import HOST, PATIENCE
