@@ -70,6 +70,16 @@ def test_the_screen_is_this(tmp_path: Path) -> None:
     assert text(screen) == EXPECTED.read_text(encoding="utf-8")
 
 
+def test_the_screen_says_that_the_host_has_signed(tmp_path: Path) -> None:
+    own = looked(tmp_path)
+    assert "signed by" not in text(Screen(own, ASK))
+    researcher = own.offer.researcher.model_copy(update={"signed_by": "host"})
+    offer = own.offer.model_copy(update={"researcher": researcher})
+    screen = Screen(replace(own, offer=offer), ASK)
+    assert "signed by  the host, with its own key" in text(screen)
+    assert screen.document()["researcher"]["signed_by"] == "host"
+
+
 def test_no_name_of_others_reaches_the_terminal(tmp_path: Path) -> None:
     # Given: a hostile column in the offer, and one in the file
     columns = COLUMNS | {"hostile": {"low": 0.0, "high": 1.0}}
