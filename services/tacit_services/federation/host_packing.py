@@ -1,7 +1,7 @@
 """A run file that came by the host's page becomes an offer at the host, which signs it.
 
 A browser has no key of its researcher's, so the host signs with one of its own, kept in its folder,
-and the offer says so. Whoever has to trust no host submits by `tacit submit`.
+and the offer says so. A researcher whom owners are to know by their own key uses `tacit submit`.
 
 Guarantee: what was uploaded is data here. Nothing of it is executed, and no run file that names
 code is packed.

@@ -3,8 +3,8 @@
     packed = pack(Path("run.toml"), "retina-1", key, into)    # at the researcher's
     packed = pack_data(text, None, key, folder)               # at the host, of data alone
 
-The folder has then all that the host needs: the files that members fetch (`packed.offer.files`),
-and those that stay at the host (`packed.at_host`): the test set, and code of the host's own.
+The folder has then all that the host needs. `packed.offer.files` are for members to fetch, and
+`packed.at_host` stays at the host: the test set, and code of the host's own.
 """
 
 from __future__ import annotations

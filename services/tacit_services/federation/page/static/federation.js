@@ -66,11 +66,13 @@ function showMembers(members) {
   at("members-empty").hidden = members.length > 0;
 }
 
+const short = (value) => (/^[0-9a-f]{64}$/.test(value) ? `${value.slice(0, 16)}…` : value);
+
 function showAudit(entries, members) {
   const names = new Map(members.map(({ id, name }) => [id, `${name} (${id})`]));
   happened(at("audit"), entries.map(({ at: when, who, did, ...what }) => {
     const more = Object.entries(what).filter(([, value]) => value !== "" && value !== null);
-    return [moment(when), `${names.get(who) ?? who} ${did}${more.map(([key, value]) => `, ${key} ${value}`).join("")}`];
+    return [moment(when), `${names.get(who) ?? who} ${did}${more.map(([key, value]) => `, ${key} ${short(value)}`).join("")}`];
   }));
 }
 
