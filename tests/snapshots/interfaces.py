@@ -100,7 +100,7 @@ def rest() -> dict[str, Any]:
         }
         problem = without_prose(Problem.model_json_schema())
         stated = {name: without_prose(app.openapi()) for name, app in apps.items()}
-        return {"a problem": problem, **named(stated, problem, "a problem")}
+        return {"a problem": problem, **with_name(stated, problem, "a problem")}
 
 
 def _routers_of_host() -> Iterator[APIRouter]:
@@ -149,14 +149,14 @@ def inlined(value: Any, definitions: dict[str, Any]) -> Any:
     return {key: inlined(each, definitions) for key, each in value.items() if key not in dropped}
 
 
-def named(value: Any, schema_: dict[str, Any], name: str) -> Any:
+def with_name(value: Any, schema_: dict[str, Any], name: str) -> Any:
     """Return a schema in which `name` stands for each `schema_`."""
     if value == schema_:
         return name
     if isinstance(value, dict):
-        return {key: named(each, schema_, name) for key, each in value.items()}
+        return {key: with_name(each, schema_, name) for key, each in value.items()}
     if isinstance(value, list):
-        return [named(each, schema_, name) for each in value]
+        return [with_name(each, schema_, name) for each in value]
     return value
 
 

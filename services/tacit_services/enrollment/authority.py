@@ -227,11 +227,11 @@ class CertificateAuthority:
             written = self._issued_path(name).stat().st_mtime_ns
         except FileNotFoundError:
             return None
-        known = self._ends.get(name)
-        if known is None or known[0] != written:
+        last = self._ends.get(name)
+        if last is None or last[0] != written:
             newest = self.issued(name)[-1]
-            known = self._ends[name] = written, newest.not_valid_after_utc.timestamp()
-        return known[1]
+            last = self._ends[name] = written, newest.not_valid_after_utc.timestamp()
+        return last[1]
 
     def revoked(self) -> set[int]:
         """Return the serial numbers of revoked certificates.

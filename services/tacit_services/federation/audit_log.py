@@ -47,11 +47,11 @@ class AuditLog:
         try:
             with self._path.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _READ))
-                whole = file.read().split(b"\n")
+                lines = file.read().split(b"\n")
         except FileNotFoundError:
             return []
-        read = (_entry(line) for line in reversed(whole))
-        return list(islice((entry for entry in read if entry is not None), most))
+        entries = (_entry(line) for line in reversed(lines))
+        return list(islice((entry for entry in entries if entry is not None), most))
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

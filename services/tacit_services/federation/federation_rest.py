@@ -231,12 +231,12 @@ def run_file_routes(
     router = APIRouter(
         tags=["people"], responses=documented(401, 403), route_class=_known_first(person)
     )
-    known = Depends(person)
+    asker = Depends(person)
 
     @router.post("/v1/run-files", status_code=201,
                  summary="Submit a run file, for the host to pack and to sign",
                  responses=documented(409, 413, 507) | documented(422, kind=Faults))  # fmt: skip
-    def submit(upload: RunFileUpload, by: Person = known) -> Response:
+    def submit(upload: RunFileUpload, by: Person = asker) -> Response:
         content = packing.packed(upload, by).model_dump()
         return document(desk.submit(content, by, "host"), 201)
 
@@ -246,10 +246,10 @@ def run_file_routes(
 def audit_routes(audit: AuditLog, person: Callable[..., Person]) -> APIRouter:
     """Return the route by which the operator reads who did what."""
     router = APIRouter(tags=["people"], responses=documented(401, 403))
-    known = Depends(person)
+    asker = Depends(person)
 
     @router.get("/v1/audit", summary="What was done last, the newest first")
-    def newest(limit: Annotated[int, Query(gt=0, le=1000)] = 200, by: Person = known) -> Response:
+    def newest(limit: Annotated[int, Query(gt=0, le=1000)] = 200, by: Person = asker) -> Response:
         if not by.may(Right.OPERATOR):
             return problem(403, "the operator's token is needed for that")
         return document(audit.newest(limit))

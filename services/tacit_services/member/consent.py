@@ -115,8 +115,8 @@ class Consents:
         known = keys.get(_signer(offer))
         if known is None:
             name = offer.researcher.name
-            is_named = name in keys or name + _BY_HOST in keys
-            return KeyStanding.OTHER_KEY if is_named else KeyStanding.NEW
+            has_other = name in keys or name + _BY_HOST in keys
+            return KeyStanding.OTHER_KEY if has_other else KeyStanding.NEW
         if known != offer.researcher.fingerprint:
             return KeyStanding.OTHER_KEY
         if self._book.confirmed.get(_signer(offer)) != known:

@@ -65,8 +65,8 @@ def test_a_run_is_started_begun_and_stopped_by_the_page_alone(
         assert ada.page.locator("#done").is_hidden()
 
         # The screen of the owner says who has signed.
-        shown = sites[0].tacit("offers", "show", "retina", "--state", sites[0].state)
-        assert "signed by" in shown
+        screen = sites[0].tacit("offers", "show", "retina", "--state", sites[0].state)
+        assert "signed by" in screen
 
         # A reader sees all, and can do nothing.
         reader = page_of_host(browser, host).unlock("nobodys-token-at-all")

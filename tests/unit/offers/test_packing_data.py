@@ -82,6 +82,6 @@ def test_a_host_that_signs_says_so_in_the_offer(tmp_path: Path) -> None:
     assert offer.researcher.signed_by == "host"
     assert b'"signed_by":"host"' in offer.content()
     (tmp_path / "own").mkdir()
-    own = packed(tmp_path / "own", text).offer
-    assert b"signed_by" not in own.content()
-    assert own.fingerprint != offer.fingerprint
+    usual = packed(tmp_path / "own", text).offer
+    assert b"signed_by" not in usual.content()
+    assert usual.fingerprint != offer.fingerprint

@@ -72,11 +72,11 @@ def test_the_screen_is_this(tmp_path: Path) -> None:
 
 
 def test_the_screen_says_that_the_host_has_signed(tmp_path: Path) -> None:
-    own = looked(tmp_path)
-    assert "signed by" not in text(Screen(own, ASK))
-    researcher = own.offer.researcher.model_copy(update={"signed_by": "host"})
-    offer = own.offer.model_copy(update={"researcher": researcher})
-    screen = Screen(replace(own, offer=offer), ASK)
+    plain = looked(tmp_path)
+    assert "signed by" not in text(Screen(plain, ASK))
+    researcher = plain.offer.researcher.model_copy(update={"signed_by": "host"})
+    offer = plain.offer.model_copy(update={"researcher": researcher})
+    screen = Screen(replace(plain, offer=offer), ASK)
     assert re.search("signed by +the host, with its own key", text(screen))
     assert screen.document()["researcher"]["signed_by"] == "host"
 
