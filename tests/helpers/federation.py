@@ -19,6 +19,7 @@ from typing import Any
 
 from tacit_services.federation import access
 from tacit_services.journal import journal_file
+from tacit_services.transport.tls import Tls
 
 from tacit.privacy.ledger import read_chains
 from tacit.protocol import wire
@@ -297,6 +298,10 @@ class Member(Machine):
         wait_for(path.exists, 3 * PATIENCE)
         content = json.loads(path.read_text())
         return str(content["member"])
+
+    def certificate_ends(self) -> float:
+        """Return when its certificate ends, in seconds since 1970."""
+        return Tls(*(self.state / name for name in ("ca.crt", "tls.crt", "tls.key"))).ends()
 
     @property
     def has_joined(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -22,9 +23,12 @@ COLUMNS = {
 TABLE = {"kind": "table", "dataset": None, "target": "ill", "rows": 400, "columns": COLUMNS}
 
 
-def key(name: str = "Dr. Ada Weiß", seed: int = 1) -> ResearcherKey:
-    """Return a researcher's key, the same for the same seed."""
-    return ResearcherKey(name, Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32))
+def key(
+    name: str = "Dr. Ada Weiß", seed: int = 1, signed_by: Literal["host"] | None = None
+) -> ResearcherKey:
+    """Return a researcher's key, the same for the same seed; or the host's, for them."""
+    secret = Ed25519PrivateKey.from_private_bytes(bytes([seed]) * 32)
+    return ResearcherKey(name, secret, signed_by)
 
 
 def table(path: Path, rows: int, seed: int, **more: list[str]) -> Path:

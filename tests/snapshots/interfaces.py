@@ -11,16 +11,22 @@ import io
 import json
 import tempfile
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import typer.main
+from fastapi import APIRouter
 from tacit_services.aggregator.api import prometheus_metrics
 from tacit_services.cli.main import app, main
 from tacit_services.enrollment.authority import CertificateAuthority
 from tacit_services.enrollment.rest import RegistrationAuthority, create_app
+from tacit_services.federation import federation_rest
+from tacit_services.federation.federation_rest import HostDesks
+from tacit_services.federation.member_desk import MemberDesk
 from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import AggregatorSettings, EdgeSettings
+from tacit_services.transport.problems import Problem
 
 from tacit import errors
 from tacit.config.run_schema import json_schema
@@ -83,12 +89,25 @@ def run_file() -> dict[str, Any]:
 
 
 def rest() -> dict[str, Any]:
-    """Return paths and schemas of the aggregator's interface, and of the enrolment's."""
+    """Return paths and schemas of three interfaces: aggregator, enrolment, federation's host."""
     with tempfile.TemporaryDirectory() as folder:
         authority = CertificateAuthority.create(Path(folder) / "pki")
         enrolment = create_app(RegistrationAuthority(authority))
-        apps = {"aggregator": served_run(Path(folder)).app, "enrolment": enrolment}
-        return {name: without_prose(app.openapi()) for name, app in apps.items()}
+        apps = {
+            "aggregator": served_run(Path(folder)).app,
+            "enrolment": enrolment,
+            "federation": federation_rest.create_app(_routers_of_host(), ()),
+        }
+        problem = without_prose(Problem.model_json_schema())
+        stated = {name: without_prose(app.openapi()) for name, app in apps.items()}
+        return {"a problem": problem, **with_name(stated, problem, "a problem")}
+
+
+def _routers_of_host() -> Iterator[APIRouter]:
+    """Yield the routes of a federation's host, behind which nobody answers."""
+    nobody: dict[str, Any] = {each.name: None for each in fields(HostDesks)}
+    desk: Any = None
+    return HostDesks(**nobody | {"members": MemberDesk(desk, desk, desk)}).routers()
 
 
 def metric_names() -> dict[str, Any]:
@@ -128,6 +147,17 @@ def inlined(value: Any, definitions: dict[str, Any]) -> Any:
         value = definitions[value["$ref"].rpartition("/")[2]] | value
     dropped = ("$ref", "$defs", "discriminator")
     return {key: inlined(each, definitions) for key, each in value.items() if key not in dropped}
+
+
+def with_name(value: Any, schema_: dict[str, Any], name: str) -> Any:
+    """Return a schema in which `name` stands for each `schema_`."""
+    if value == schema_:
+        return name
+    if isinstance(value, dict):
+        return {key: with_name(each, schema_, name) for key, each in value.items()}
+    if isinstance(value, list):
+        return [with_name(each, schema_, name) for each in value]
+    return value
 
 
 def without_prose(value: Any, *, inside_names: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""A broker and a store of a test's own; a file whose store is another one has its own `redis`."""
+"""A browser; a broker and a store of a test's own; a file whose store is another one has its own `redis`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser
 
+from tests.helpers.browser import chromium
 from tests.helpers.servers import Mosquitto, RedisServer, mosquitto, redis_server
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as chrome:
+        yield chrome
 
 
 @pytest.fixture

@@ -224,18 +224,25 @@ def runs(to: Console, listed: Iterable[FederationRun]) -> Table:
 def members(to: Console, content: dict[str, Any]) -> Table:
     """Return a federation's members as a table; then, for its operator, people and open tokens."""
     table = Table(box=outline(to))
-    for heading in ("id", "name", "since", "last heard", "version"):
+    for heading in ("id", "name", "since", "last heard", "version", "certificate until"):
         table.add_column(heading, overflow="fold")
     for member in content["members"]:
-        heard = _heard(member)
-        cells = (member["id"], member["name"], _minute(member["since"]), heard, member["version"])
+        ends = member["certificate_until"]
+        cells = (
+            member["id"],
+            member["name"],
+            _minute(member["since"]),
+            _heard(member),
+            member["version"],
+            "" if ends is None else _minute(ends),
+        )
         table.add_row(*map(cell, cells))
     for person in content.get("people", []):
-        table.add_row(cell(person["right"]), cell(person["name"]), "", "", "")
+        table.add_row(cell(person["right"]), cell(person["name"]))
     for token in content.get("tokens", []):
         left = "any number may join" if token["left"] is None else f"{token['left']} may join"
         until = f"{left}, until {_minute(token['until'])}" if token["until"] else left
-        table.add_row(cell("token"), cell(token["name"]), "", cell(until), "")
+        table.add_row(cell("token"), cell(token["name"]), "", cell(until))
     return table
 
 

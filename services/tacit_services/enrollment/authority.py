@@ -46,6 +46,7 @@ class CertificateAuthority:
         Raises ConfigError where there is none, or it is unreadable or damaged.
         """
         self.folder = folder
+        self._ends: dict[str, tuple[int, float]] = {}  # when the file was written; its newest's end
         try:
             self._key = certificates.read_key((folder / "ca.key").read_bytes())
             self.certificate = x509.load_pem_x509_certificate((folder / CA).read_bytes())
@@ -215,6 +216,21 @@ class CertificateAuthority:
             return []
         except ValueError as error:
             raise ConfigError(f"{path}: damaged: {error}") from error
+
+    def ends(self, name: str) -> float | None:
+        """Return when the newest certificate of `name` ends, in seconds since 1970.
+
+        None: it never had any. The file is read once, until another is written. Raises as `issued`.
+        """
+        try:
+            written = self._issued_path(name).stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+        last = self._ends.get(name)
+        if last is None or last[0] != written:
+            newest = self.issued(name)[-1]
+            last = self._ends[name] = written, newest.not_valid_after_utc.timestamp()
+        return last[1]
 
     def revoked(self) -> set[int]:
         """Return the serial numbers of revoked certificates.

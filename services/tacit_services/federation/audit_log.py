@@ -7,8 +7,11 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+_READ = 1 << 20  # bytes of the file's end that are read
 
 
 class AuditLog:
@@ -35,6 +38,29 @@ class AuditLog:
                 file.write(line.encode())
                 file.flush()
                 os.fsync(file.fileno())
+
+    def newest(self, most: int) -> list[dict[str, Any]]:
+        """Return the newest `most` lines, of the last 1 MiB, the newest first.
+
+        Lines that a crash cut short are left out. Raises OSError.
+        """
+        try:
+            with self._path.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - _READ))
+                lines = file.read().split(b"\n")
+        except FileNotFoundError:
+            return []
+        entries = (_entry(line) for line in reversed(lines))
+        return list(islice((entry for entry in entries if entry is not None), most))
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """Return what a whole line says; None: it is none."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    return entry if isinstance(entry, dict) else None
 
 
 def _torn(file: IO[bytes]) -> bool:

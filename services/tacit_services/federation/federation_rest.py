@@ -6,18 +6,23 @@ routes here is the run's own interface, as its aggregator serves it (docs/rest.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
 from fastapi.responses import FileResponse
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from tacit.errors import ServiceError
+from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.file_pool import BadUpload, FilePool, NoRoom, OverQuota
+from tacit_services.federation.host_packing import HostPacking, RunFileUpload
 from tacit_services.federation.member_control import MemberControl
+from tacit_services.federation.member_desk import MemberDesk
 from tacit_services.federation.members import Member
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.person_access import PERSON_TOKEN
@@ -30,7 +35,7 @@ from tacit_services.transport.http_pace import Pace
 from tacit_services.transport.known_hosts import KnownHosts
 from tacit_services.transport.pinned_authority import PATH as AUTHORITY
 from tacit_services.transport.pinned_authority import FederationAuthority
-from tacit_services.transport.problems import document, documented, install, problem
+from tacit_services.transport.problems import Problem, document, documented, install, problem
 
 OFFER_BYTES = 1 << 22
 _BINARY = "application/octet-stream"
@@ -50,6 +55,41 @@ class Stopping(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     reason: str = Field("stopped by its researcher", min_length=1, max_length=200)
+
+
+@dataclass(frozen=True, slots=True)
+class HostDesks:
+    """Who answers at a host. member, person: FastAPI's dependencies that give who asks.
+
+    near_member: a member of a version that can work here.
+    """
+
+    authority: FederationAuthority
+    members: MemberDesk
+    runs: RunDesk
+    records: RunRecords
+    control: MemberControl
+    audit: AuditLog
+    pool: FilePool
+    packing: HostPacking
+    proxy: RunProxy
+    member: Callable[..., Member]
+    near_member: Callable[..., Member]
+    person: Callable[..., Person]
+
+    def routers(self) -> Iterator[APIRouter]:
+        """Yield all routes of the REST interface."""
+        yield authority_routes(self.authority)
+        yield self.members.router()
+        yield offer_routes(self.runs, self.near_member)
+        yield leaving_routes(self.control, self.member)
+        yield person_routes(self.person)
+        yield member_routes(self.control, self.person)
+        yield audit_routes(self.audit, self.person)
+        yield file_routes(self.pool, self.person)
+        yield run_file_routes(self.packing, self.runs, self.person)
+        yield result_routes(self.runs, self.records, self.person)
+        yield run_routes(self.runs, self.proxy, self.person)
 
 
 def authority_routes(authority: FederationAuthority) -> APIRouter:
@@ -142,15 +182,11 @@ def result_routes(desk: RunDesk, records: RunRecords, person: Callable[..., Pers
 
 def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) -> APIRouter:
     """Return what people may ask for. person: who asks, by their token; raises HTTPException."""
-
-    def check(credentials: HTTPAuthorizationCredentials | None) -> None:
-        person(credentials)  # before anything of a body is read, which may be large
-
     router = APIRouter(
         prefix="/v1/runs",
         tags=["people"],
         responses=documented(401, 403),
-        route_class=guarded(PERSON_TOKEN, check),
+        route_class=_known_first(person),
     )
     known = Depends(person)
 
@@ -182,6 +218,45 @@ def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) ->
     async def write(request: Request, run: str, path: str, by: Person = known) -> Response:
         await run_in_threadpool(desk.passed_on, run, by, path)
         return await proxy.passed_on(request, run, path)
+
+    return router
+
+
+class Faults(Problem):
+    """Why a run file was refused. faults: all that is wrong with it and its files, a line each."""
+
+    faults: tuple[str, ...] = ()
+
+
+def run_file_routes(
+    packing: HostPacking, desk: RunDesk, person: Callable[..., Person]
+) -> APIRouter:
+    """Return the route by which a page submits a run. person: as of `run_routes`."""
+    router = APIRouter(
+        tags=["people"], responses=documented(401, 403), route_class=_known_first(person)
+    )
+    asker = Depends(person)
+
+    @router.post("/v1/run-files", status_code=201,
+                 summary="Submit a run file, for the host to pack and to sign",
+                 responses=documented(409, 413, 507) | documented(422, kind=Faults))  # fmt: skip
+    def submit(upload: RunFileUpload, by: Person = asker) -> Response:
+        content = packing.packed(upload, by).model_dump()
+        return document(desk.submit(content, by, "host"), 201)
+
+    return router
+
+
+def audit_routes(audit: AuditLog, person: Callable[..., Person]) -> APIRouter:
+    """Return the route by which the operator reads who did what."""
+    router = APIRouter(tags=["people"], responses=documented(401, 403))
+    asker = Depends(person)
+
+    @router.get("/v1/audit", summary="What was done last, the newest first")
+    def newest(limit: Annotated[int, Query(gt=0, le=1000)] = 200, by: Person = asker) -> Response:
+        if not by.may(Right.OPERATOR):
+            return problem(403, "the operator's token is needed for that")
+        return document(audit.newest(limit))
 
     return router
 
@@ -262,6 +337,15 @@ def file_routes(pool: FilePool, person: Callable[..., Person]) -> APIRouter:
     return router
 
 
+def _known_first(person: Callable[..., Person]) -> type[APIRoute]:
+    """Return a kind of route that asks for the token before a body is read, which may be large."""
+
+    def check(credentials: HTTPAuthorizationCredentials | None) -> None:
+        person(credentials)
+
+    return guarded(PERSON_TOKEN, check)
+
+
 def create_app(routers: Iterable[APIRouter], hosts: Iterable[str]) -> FastAPI:
     """Return the application of a host. hosts: further names under which it may be asked for."""
     app = FastAPI(
@@ -282,7 +366,8 @@ def create_app(routers: Iterable[APIRouter], hosts: Iterable[str]) -> FastAPI:
 
     @app.exception_handler(Refused)
     def refused(_: Request, error: Refused) -> Response:
-        return problem(error.status, str(error))
+        more: dict[str, Any] = {"faults": error.faults} if error.faults else {}
+        return problem(error.status, str(error), None, **more)
 
     @app.get("/healthz", summary="The process answers")
     def healthz() -> dict[str, str]:
@@ -297,6 +382,6 @@ def _large(method: str, path: str) -> int | None:
     """Return the most bytes of a body that may be larger than others are; None: of no such."""
     if method == "PUT" and path.startswith("/v1/files/"):
         return 2 << 30
-    if method == "POST" and path == "/v1/runs":
+    if method == "POST" and path in ("/v1/runs", "/v1/run-files"):
         return OFFER_BYTES
     return None

@@ -33,6 +33,14 @@ class OverQuota(BadUpload):
     """Its researcher has as much at the host as they may have."""
 
 
+def placed(source: Path, to: Path) -> None:
+    """Put a file at `to` as well: the same one, or a copy where the file system has no links."""
+    try:
+        os.link(source, to)
+    except OSError:
+        shutil.copy(source, to)
+
+
 class FilePool:
     """The files in one folder; a file is there whole, with the content of its name, or not."""
 

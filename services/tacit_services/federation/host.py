@@ -6,6 +6,7 @@
     FOLDER/members, people/ who has joined, who may submit
     FOLDER/runs/RUN/        a run: its offer, files, state and results
     FOLDER/files, code/     uploaded files; code that the operator lets run here
+    FOLDER/packing/         what is being packed of an upload by the page
     FOLDER/audit.jsonl      who did what
 
 All that must outlast the process is in FOLDER: after kill -9 the same command goes on.
@@ -36,18 +37,9 @@ from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError
 from tacit_services.federation import federation_settings
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.broker import FederationBroker, certified
-from tacit_services.federation.federation_rest import (
-    authority_routes,
-    create_app,
-    file_routes,
-    leaving_routes,
-    member_routes,
-    offer_routes,
-    person_routes,
-    result_routes,
-    run_routes,
-)
+from tacit_services.federation.federation_rest import HostDesks, create_app
 from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.host_packing import HostPacking
 from tacit_services.federation.lingering import Lingering
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.member_desk import (
@@ -182,22 +174,13 @@ class FederationHost:
             members, people, self._tokens, folder.authority, rules, self._authority,
             settings.url, self._audit, desk.gone,
         )  # fmt: skip
-        person = _person_of(people)
-        app = create_app(
-            (
-                authority_routes(self._authority),
-                self._member_desk(members).router(),
-                offer_routes(desk, near_member_of_request(members)),
-                leaving_routes(control, member_of_request(members)),
-                person_routes(person),
-                member_routes(control, person),
-                file_routes(pool, person),
-                result_routes(desk, records, person),
-                run_routes(desk, RunProxy(sockets), person),
-                *host_pages(),
-            ),
-            settings.names,
-        )
+        desks = HostDesks(
+            self._authority, self._member_desk(members), desk, records, control, self._audit, pool,
+            HostPacking(path / "packing", pool, path / "people" / "page.pem"),
+            RunProxy(sockets), member_of_request(members), near_member_of_request(members),
+            _person_of(people),
+        )  # fmt: skip
+        app = create_app((*desks.routers(), *host_pages()), settings.names)
         inner = parts.enter_context(_https(app, folder, web, lambda port: door.origin(port)))
         supervisor.start()
         parts.callback(supervisor.close)

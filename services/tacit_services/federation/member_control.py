@@ -118,7 +118,8 @@ class MemberControl:
             "name": member.name,
             "since": member.since,
             "last_heard": None if heard is None else heard.at,
-            "version": member.version if heard is None else heard.version,
+            "version": member.version if heard is None else heard.version or member.version,
+            "certificate_until": None if member.revoked else self._certificates.ends(member.id),
             "revoked": member.revoked,
             "left": member.left,
         }

@@ -45,12 +45,16 @@ class RunDesk:
 
     # -- people --
 
-    def submit(self, content: dict[str, Any], by: Person) -> dict[str, Any]:
-        """Take a run; returns how it stands. Raises Refused."""
+    def submit(
+        self, content: dict[str, Any], by: Person, signed_by: Literal["host"] | None = None
+    ) -> dict[str, Any]:
+        """Take a run; returns how it stands. signed_by: as of `Submissions`. Raises Refused."""
         if not by.may(Right.RESEARCHER):
             raise Refused(403, "a reader's token submits no runs; ask for a researcher's")
-        record = self._submissions.taken(content, by)
-        self._audit.add(by.name, "submitted", run=record.name, fingerprint=record.fingerprint)
+        record = self._submissions.taken(content, by, signed_by)
+        signer = {} if signed_by is None else {"signed_by": signed_by}
+        what = {"run": record.name, "fingerprint": record.fingerprint, **signer}
+        self._audit.add(by.name, "submitted", **what)
         return self._shown(record)
 
     def runs(self, by: Person) -> list[dict[str, Any]]:

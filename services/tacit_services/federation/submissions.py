@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.machinery import all_suffixes
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
 from tacit.errors import ConfigError, DataError, TacitError, WireError
 from tacit.protocol.topics import checked_name
 from tacit_services.enrollment.acl import aggregator_name
-from tacit_services.federation.file_pool import FilePool, NoRoom
+from tacit_services.federation.file_pool import FilePool, NoRoom, placed
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_records import RunRecord, RunRecords
 from tacit_services.offers.offer import OFFER, Offer, a_folder_too
@@ -30,11 +29,15 @@ _PLAIN = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}/){0,4}[A-Za-z0-9_][A-Za-
 
 
 class Refused(TacitError):  # noqa: N818 (a verdict on a request)
-    """A request that is refused. status: of the HTTP answer."""
+    """A request that is refused.
 
-    def __init__(self, status: int, why: str) -> None:
+    status: of the HTTP answer. faults: all that is wrong, where that is known.
+    """
+
+    def __init__(self, status: int, why: str, faults: Sequence[str] = ()) -> None:
         super().__init__(why)
         self.status = status
+        self.faults = tuple(faults)
 
 
 class Submissions:
@@ -60,8 +63,13 @@ class Submissions:
         self._lock = threading.Lock()
         self._coming: set[str] = set()  # names of runs that are being checked
 
-    def taken(self, content: dict[str, Any], by: Person) -> RunRecord:
-        """Return the record of a new run whose files are in place, durably. Raises Refused."""
+    def taken(
+        self, content: dict[str, Any], by: Person, signed_by: Literal["host"] | None = None
+    ) -> RunRecord:
+        """Return the record of a new run whose files are in place, durably. Raises Refused.
+
+        signed_by: who has signed, as the offer must say.
+        """
         try:
             submission = Submission.model_validate(content)
             offer = Offer.parse(submission.offer.encode())
@@ -71,6 +79,8 @@ class Submissions:
             raise Refused(422, f"{field}: {item['msg']}") from error
         except WireError as error:
             raise Refused(422, str(error)) from error
+        if offer.researcher.signed_by != signed_by:
+            raise Refused(422, "researcher.signed_by: the host says so of what it has signed alone")
         if by.right is Right.RESEARCHER and offer.researcher.name != by.name:
             raise Refused(
                 403,
@@ -137,7 +147,7 @@ class Submissions:
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True, mode=0o700)
         for name in submission.at_host:
-            if not _PLAIN.fullmatch(name) or name in offer.files:
+            if not is_plain(name) or name in offer.files:
                 raise Refused(422, f"at_host: {name[:200]!r} is no plain relative name of its own")
         names = submission.at_host | offer.files
         if (twice := a_folder_too(names)) is not None:
@@ -161,10 +171,7 @@ class Submissions:
                     f"`tacit submit` at the host, or by a copy as {own}",
                 )
             source = own
-        try:
-            os.link(source, to)
-        except OSError:  # another file system, or one without links
-            shutil.copy(source, to)
+        placed(source, to)
 
     def _checked(self, folder: Path, offer: Offer) -> RunRecord:
         try:
@@ -192,5 +199,14 @@ def _is_test(name: str, submission: Submission) -> bool:
 
     What is named the test set may lie where an entry of the run file looks for a module.
     """
-    importable = name.lower().endswith(tuple(all_suffixes()))
-    return submission.tests(name) and not importable
+    return submission.tests(name) and not is_importable(name)
+
+
+def is_importable(name: str) -> bool:
+    """Return whether Python imports a file of this name."""
+    return name.lower().endswith(tuple(all_suffixes()))
+
+
+def is_plain(name: str) -> bool:
+    """Return whether this is a plain relative name of a file."""
+    return _PLAIN.fullmatch(name) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import tempfile
 from functools import partial
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tacit import config
 from tacit_services.federation.access import Access
-from tacit_services.offers.packing import PackedOffer, pack
+from tacit_services.offers.packing import pack
 from tacit_services.offers.researcher_key import ResearcherKey
 from tacit_services.settings import data_home, first_with_data
 
@@ -44,35 +43,11 @@ def submitted(
     key = ResearcherKey.kept(data_home() / "researcher.pem", who)
     with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
         packed = pack(run_file, run, key, Path(folder))
+        submission = packed.submission()
         for file in packed.offer.files:
             client.upload(packed.folder / file)
-        at_host = _at_host(packed)
-        for file, digest in at_host.items():
+        for file, digest in submission.at_host.items():
             client.upload(packed.folder / file)
-            if access.here is not None and not _is_test(packed, file):
+            if access.here is not None and not submission.tests(file):
                 shutil.copy(packed.folder / file, access.here / "code" / digest)
-        return client.submit(
-            {"offer": packed.offer.content().decode(), "at_host": at_host, "test": packed.test}
-        )
-
-
-def _at_host(packed: PackedOffer) -> dict[str, str]:
-    """Return the SHA-256 of each file that stays at the host, by name; of folders, their files."""
-    paths = [
-        path
-        for name in packed.at_host
-        for path in ([packed.folder / name, *sorted((packed.folder / name).rglob("*"))])
-        if path.is_file()
-    ]
-    return {path.relative_to(packed.folder).as_posix(): _digest(path) for path in paths}
-
-
-def _is_test(packed: PackedOffer, file: str) -> bool:
-    return packed.test is not None and (
-        file == packed.test or file.startswith(packed.test.rstrip("/") + "/")
-    )
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return client.submit(submission.model_dump())

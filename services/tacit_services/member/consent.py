@@ -24,6 +24,7 @@ from tacit_services.disk.files import SECRET, write
 from tacit_services.offers.offer import MOST_NAME, Offer, complaint
 
 AnswerWord = Literal["accepted", "declined"]
+_BY_HOST = "\n(signed by the host)"  # behind a name, of which a line feed is no part
 
 
 class KeyStanding(Enum):
@@ -64,8 +65,14 @@ class _Book(BaseModel):
 
     format: Literal[1] = 1
     consents: tuple[Consent, ...] = ()
-    keys: dict[str, Sha256] = {}  # of researchers, by name: no other is taken for theirs
+    keys: dict[str, Sha256] = {}  # by who signs (`_signer`): no other is taken for theirs
     confirmed: dict[str, Sha256] = {}  # those of them that the owner has confirmed, by hand
+
+
+def _signer(offer: Offer) -> str:
+    """Return under what the key of an offer is known: a person's own and the host's are two."""
+    name = offer.researcher.name
+    return name if offer.researcher.signed_by is None else name + _BY_HOST
 
 
 class Consents:
@@ -104,18 +111,21 @@ class Consents:
 
     def standing(self, offer: Offer) -> KeyStanding:
         """Return whether the researcher's key is the one that is known for the name."""
-        known = self._book.keys.get(offer.researcher.name)
+        keys = self._book.keys
+        known = keys.get(_signer(offer))
         if known is None:
-            return KeyStanding.NEW
+            name = offer.researcher.name
+            has_other = name in keys or name + _BY_HOST in keys
+            return KeyStanding.OTHER_KEY if has_other else KeyStanding.NEW
         if known != offer.researcher.fingerprint:
             return KeyStanding.OTHER_KEY
-        if self._book.confirmed.get(offer.researcher.name) != known:
+        if self._book.confirmed.get(_signer(offer)) != known:
             return KeyStanding.SEEN
         return KeyStanding.KNOWN
 
     def confirm(self, offer: Offer) -> None:
         """Take the offer's key as its researcher's from now on: the owner's word."""
-        key = {offer.researcher.name: offer.researcher.fingerprint}
+        key = {_signer(offer): offer.researcher.fingerprint}
         keys = {"keys": self._book.keys | key, "confirmed": self._book.confirmed | key}
         self._write(self._book.model_copy(update=keys))
 
@@ -142,7 +152,7 @@ class Consents:
         if answer == "accepted" and not by_policy:
             self.confirm(offer)
         elif answer == "accepted" and standing is KeyStanding.NEW:
-            keys = self._book.keys | {offer.researcher.name: offer.researcher.fingerprint}
+            keys = self._book.keys | {_signer(offer): offer.researcher.fingerprint}
             self._write(self._book.model_copy(update={"keys": keys}))
         consent = Consent(
             run=offer.run,

@@ -40,6 +40,10 @@ _STANDING = {
     KeyStanding.OTHER_KEY: "ANOTHER KEY than the one that you confirmed for this name. It may be "
     "somebody else. Nothing is accepted until you confirm the new key.",
 }
+_BY_HOST = (
+    "the host, with its own key, for somebody who has submitted by its page. Whether it was they, "
+    "the host alone knows."
+)
 _CANNOT_KNOW = (
     "whether the name is true: it stands for a key, and for no more",
     "who the other members are, and whether their rows are real",
@@ -106,6 +110,7 @@ class Screen:
             "researcher": {
                 "name": offer.researcher.name,
                 "key": offer.researcher.fingerprint,
+                "signed_by": offer.researcher.signed_by or "researcher",
                 "standing": looked.standing.name.lower(),
             },
             "columns": None
@@ -137,6 +142,8 @@ class Screen:
         offer = self.looked.offer
         yield "name", printable(offer.researcher.name)
         yield "key", offer.researcher.fingerprint
+        if offer.researcher.signed_by == "host":
+            yield "signed by", _BY_HOST
         yield "", _STANDING[self.looked.standing]
         yield "run", offer.run
         yield "offer", offer.fingerprint

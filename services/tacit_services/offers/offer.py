@@ -21,7 +21,16 @@ from typing import Any, Literal, Self
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from tacit import shown
 from tacit.config.fingerprint import canonical
@@ -40,12 +49,17 @@ RUN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 
 
 class Researcher(BaseModel):
-    """The name of who asks, and the Ed25519 public key that signs, in base64."""
+    """The name of who asks, and the Ed25519 public key that signs, in base64.
+
+    signed_by: "host" where the key is the host's, which signs for somebody who has submitted by its
+    page; left out: the key is the researcher's own.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     name: str = Field(min_length=1, max_length=MOST_NAME)
     key: str = Field(min_length=44, max_length=44)
+    signed_by: Literal["host"] | None = None
 
     @field_validator("name")
     @classmethod
@@ -59,6 +73,11 @@ class Researcher(BaseModel):
     def _is_a_key(cls, key: str) -> str:
         Ed25519PublicKey.from_public_bytes(_decoded(key))
         return key
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_left_out(self, content: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        stated: dict[str, Any] = content(self)
+        return {key: value for key, value in stated.items() if value is not None}
 
     @property
     def fingerprint(self) -> str:

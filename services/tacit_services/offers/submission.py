@@ -25,7 +25,7 @@ _SUBMISSION = "submission.json"
 
 
 class Submission(BaseModel):
-    """What a researcher sends. offer: its canonical JSON, as text, byte for byte.
+    """What a host gets. offer: its canonical JSON, as text, byte for byte.
 
     at_host: SHA-256 of the files that stay at the host, by name; test: the public test set's name.
     """
@@ -37,7 +37,9 @@ class Submission(BaseModel):
 
     def tests(self, name: str) -> bool:
         """Return whether a file is the public test set, or lies in it where that is a folder."""
-        return self.test is not None and (name == self.test or name.startswith(f"{self.test}/"))
+        if self.test is None:
+            return False
+        return name == self.test or name.startswith(f"{self.test.rstrip('/')}/")
 
     def keep(self, folder: Path) -> None:
         """Write it into a run's folder, durably. Raises OSError."""

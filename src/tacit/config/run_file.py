@@ -294,11 +294,13 @@ def parse(
     seed: int | None = None,
     folder: Path = Path(),
     federation: bool = False,
+    own_code: bool = True,
 ) -> RunFile:
     """Check the TOML `text`; `edges` and `seed` replace edges.count and run.seed where given.
 
     CSGD and SGD are centralised: they keep their one edge whatever `edges` says. folder: what its
     paths are relative to. federation: whether it is a federation's, which leaves out `data.train`.
+    own_code: whether an own algorithm of `folder` may be loaded; no other code is.
     Raises ConfigError with one line that names `origin`, the field and the value, and ConfigFaults
     where there are several; DataError where rows were to be counted and cannot be read.
     """
@@ -311,7 +313,7 @@ def parse(
     complaints = _fill_rows_of_members(content, origin, federation)
     try:
         counted = _count(content, folder)
-        context = {"folder": folder, "counted": counted, "written": True, "own_code": True}
+        context = {"folder": folder, "counted": counted, "written": True, "own_code": own_code}
         run = RunFile.model_validate(content, context=context)
     except ValidationError as error:
         complaints += faults(error, RunFile)

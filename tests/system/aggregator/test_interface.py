@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser
 
-from tests.helpers.browser import Shown, chromium
+from tests.helpers.browser import Shown
 from tests.helpers.rest import Rig, served
 
 
@@ -33,12 +33,6 @@ def test_its_files_are_the_aggregators_own_with_their_licence(url: str) -> None:
     headers = {"If-None-Match": script.headers["etag"]}
     assert httpx.get(f"{url}/docs/swagger-ui-bundle.js", headers=headers).status_code == 304
     assert httpx.get(f"{url}/docs/..%2Fstatic_files.py").status_code == 404
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as chrome:
-        yield chrome
 
 
 @pytest.mark.slow

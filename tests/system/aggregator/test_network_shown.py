@@ -15,12 +15,13 @@ from tacit import config
 from tacit.graphs.graph_facts import document_of, facts_of
 from tacit.graphs.graph_file import GraphFile
 from tacit.graphs.graph_picture import picture
+from tests.helpers.browser import EVIL as MARKUP
 from tests.helpers.browser import Shown, chromium
 from tests.helpers.graphs import frozen_case
 from tests.helpers.rest import Rig, problem, served
 from tests.helpers.run_files import toml
 
-EVIL = "<img src=x onerror=window.hacked=1>\u202e"
+EVIL = f"{MARKUP}\u202e"
 RUN = toml(
     run={"updates": 6},
     data={

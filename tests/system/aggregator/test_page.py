@@ -11,24 +11,16 @@ from typing import Any
 
 import httpx
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from tacit import rounding
-from tests.helpers.browser import PHONE, Shown, chromium
+from tests.helpers.browser import EVIL, PHONE, SERIOUS, Shown
 from tests.helpers.rest import TOKEN, Rig, served
 from tests.helpers.servers import wait_for
 from tests.system.aggregator.test_shares import shown as shown_run
 
 pytestmark = pytest.mark.slow
 SNAPSHOTS = Path(__file__).parent.parent.parent / "snapshots"
-EVIL = "<img src=x onerror=window.hacked=1>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as chrome:
-        yield chrome
 
 
 @pytest.fixture
@@ -47,12 +39,6 @@ def rig(tmp_path: Path) -> Rig:
 def url(rig: Rig) -> Iterator[str]:
     with served(rig) as base_url:
         yield base_url
-
-
-def rows(tab: Shown) -> list[list[str]]:
-    """Return the table of edges, as the page shows it."""
-    locators = tab.page.locator("#edges tbody tr:visible").all()
-    return [[cell.inner_text().strip() for cell in row.locator("th, td").all()] for row in locators]
 
 
 def said_of(edges: list[dict[str, Any]]) -> list[list[str]]:
@@ -99,7 +85,7 @@ def agrees(tab: Shown, url: str) -> None:
         loss = float(format(status["test_loss"], ".4g"))
         assert f"loss {loss:g}" in tab.text("metric-more")
     edges = httpx.get(f"{url}/v1/edges").json()
-    assert rows(tab) == said_of(edges)
+    assert tab.rows("edges") == said_of(edges)
     released = sum(edge["pushes"] for edge in edges)
     assert f"{released:,}, by {len(edges)} edges" in tab.text("released-words")
     for fact in (
@@ -198,25 +184,13 @@ def test_nothing_runs_that_the_policy_does_not_allow(browser: Browser, url: str)
     assert set(hosts) == {url.removeprefix("http://")}
 
 
-def serious(tab: Shown) -> list[str]:
-    """Return what axe-core reports that would keep somebody out."""
-    violations = Axe().run(tab.page).response["violations"]
-    return [
-        violation["id"]
-        for violation in violations
-        if violation["impact"] in ("serious", "critical")
-    ]
-
-
 @pytest.mark.parametrize("more", [{}, {"color_scheme": "dark"}, {"viewport": PHONE}])
 def test_nothing_stands_in_the_way_of_anybody(
     browser: Browser, url: str, more: dict[str, Any]
 ) -> None:
     tab = Shown(browser, url, **more).at_version(2)
     tab.page.locator("details").evaluate_all("all => all.forEach(one => one.open = true)")
-    assert serious(tab) == []
-    width = tab.page.evaluate("document.scrollingElement.scrollWidth")
-    assert width <= tab.page.viewport_size["width"]  # type: ignore[index]
+    assert tab.barriers(*SERIOUS) == []
 
 
 def test_it_is_used_by_the_keyboard_alone(browser: Browser, rig: Rig, url: str) -> None:
@@ -259,7 +233,7 @@ def test_an_edge_in_quarantine_is_released_with_the_token(browser: Browser, tmp_
     rig.live.guard.refused("edge-1", "norm")
     with served(rig) as url:
         tab = Shown(browser, url).at_version(1)
-        first, second = (row[1].split() for row in rows(tab))
+        first, second = (row[1].split() for row in tab.rows("edges"))
         assert first == ["online"]
         assert (second[0], second[-1]) == ("quarantined", "release")
         assert "(the last: norm)" in " ".join(second)

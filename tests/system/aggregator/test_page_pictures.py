@@ -4,31 +4,21 @@ phone, dark, and printed. Those of docs/ are made by `TACIT_PICTURES=docs/pictur
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 from playwright.sync_api import Browser
 
-from tests.helpers.browser import PHONE, Shown, chromium
+from tests.helpers.browser import PHONE, SERIOUS, Shown
 from tests.helpers.rest import Rig, served
-from tests.system.aggregator.test_page import serious
 
 pytestmark = pytest.mark.slow
 DARK: dict[str, Any] = {"color_scheme": "dark"}
 SPENT = 276  # releases of a rig's edge that ε = 8 pays for
 PAPER: dict[str, Any] = {"viewport": {"width": 794, "height": 1123}}  # A4 at 96 dots an inch
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as chrome:
-        yield chrome
 
 
 def begun(folder: Path, edges: int = 5, updates: int = 400) -> Rig:
@@ -112,10 +102,10 @@ def test_a_picture_of_the_whole_page(
     with served(rig) as url:
         tab = Shown(browser, url, **more).at_version(rig.role.version)
         assert tab.page.locator("#chart canvas").count() == 1
-        picture(tab, tmp_path, name)
+        tab.picture(tmp_path, name)
         if name == "page":
-            picture(tab, tmp_path, "first", full_page=False)
-        assert serious(tab) == []
+            tab.picture(tmp_path, "first", full_page=False)
+        assert tab.barriers(*SERIOUS) == []
         assert tab.complaints == []
 
 
@@ -128,18 +118,4 @@ def test_the_sheet_for_a_privacy_officer_fits_on_one_page(browser: Browser, tmp_
             assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
         tab.page.emulate_media(media="print")
         assert tab.page.locator(".card:visible").count() == 1  # the sheet alone
-        picture(tab, tmp_path, "sheet")
-
-
-def picture(tab: Shown, folder: Path, name: str, *, full_page: bool = True) -> None:
-    """Take a picture of the whole page, or of its first view.
-
-    It goes to docs/ where TACIT_PICTURES names that folder.
-    """
-    path = Path(os.environ.get("TACIT_PICTURES", folder)) / f"{name}.png"
-    tab.page.screenshot(path=path, full_page=full_page)
-    with Image.open(path) as screenshot:
-        screenshot.quantize(256).save(
-            path, optimize=True
-        )  # a quarter of the bytes, the same to the eye
-    assert path.stat().st_size > 5_000
+        tab.picture(tmp_path, "sheet")

@@ -15,7 +15,7 @@ from tacit_services.cli import main
 from tacit_services.disk.secret_file import kept_secret
 
 from tacit.errors import ConfigError
-from tests.helpers.browser import PHONE, Shown, chromium
+from tests.helpers.browser import PHONE, Shown
 from tests.helpers.rest import READ_TOKEN, TOKEN, Rig, problem, served
 
 CLOSED = ["/metrics", "/v1/events"] + [
@@ -147,17 +147,11 @@ def test_its_file_is_made_for_its_owner_alone_and_kept(tmp_path: Path) -> None:
         kept_secret(path, "TACIT_READ_TOKEN_FILE")
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as chrome:
-        yield chrome
-
-
 @pytest.mark.slow
 def test_the_page_asks_for_it_and_keeps_it_in_memory(browser: Browser, rig: Rig, url: str) -> None:
     tab = Shown(browser, url, viewport=PHONE)
     tab.page.wait_for_selector("#locked:visible")
-    assert not tab.page.locator("main").is_visible()
+    assert not tab.page.locator("#applied").is_visible()
     tab.page.fill("#read-token", "wrong")
     tab.page.keyboard.press("Enter")
     tab.page.wait_for_selector("#locked-said:has-text('not the token')")

@@ -1,108 +1,169 @@
-"""The host's page in a real browser: runs and their states, for whoever has a token."""
+"""The host's page in a real browser: runs and members, for whoever has a token, and what they may do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
+from tacit_services.versions import own_version
 
-from tests.helpers.browser import PHONE, Shown, chromium
-from tests.helpers.federation import Host, endless_run, federation, run_file
+from tests.helpers.browser import EVIL, PHONE, Shown
+from tests.helpers.federation import RUN, Host, federation, run_file, write_rows
+from tests.helpers.federation_pages import invited, operator_token, page_of_host
 from tests.helpers.nightly import nightly
 
 pytestmark = pytest.mark.slow
-EVIL = "<img src=x onerror=window.hacked=1>"
 WITHIN = 'accept = "within"\nlifetime_epsilon = 8.0'
+DEEP = {"path": {"is": [{"deep": EVIL}]}}  # for a log whose lines somebody else has written
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as chrome:
-        yield chrome
+def submitted(tab: Shown, run: Path | dict[str, Any], *files: Path | dict[str, Any]) -> None:
+    """Fill in the form that starts a run, and send it by the keyboard."""
+    tab.page.locator("#run-file").set_input_files(run)  # type: ignore[arg-type]
+    tab.page.locator("#files").set_input_files(list(files))  # type: ignore[arg-type]
+    tab.page.locator("#send").focus()
+    tab.page.keyboard.press("Enter")
 
 
-def token(host: Host, role: str) -> str:
-    """Return a new person's token, as it is given away."""
-    return host.tacit("members", "invite", role, "--role", role, "--federation", host.place).strip()
+def text_file(name: str, text: str) -> dict[str, Any]:
+    """Return a file of a browser's."""
+    return {"name": name, "mimeType": "text/plain", "buffer": text.encode()}
 
 
-def opened(browser: Browser, host: Host, path: str, secret: str) -> Shown:
-    """Open a page of the host, and type a token."""
-    tab = Shown(browser, f"https://127.0.0.1:{host.port}{path}", ignore_https_errors=True)
-    tab.page.locator("#read-token").fill(secret)
-    tab.page.locator("#locked button").click()
-    return tab
+def state_of(tab: Shown, run: str, state: str) -> str:
+    """Wait until a run stands so on the page; returns its row."""
+    line = tab.page.locator(
+        "#runs tbody tr", has=tab.page.get_by_role("link", name=run, exact=True)
+    )
+    line.locator(".pill", has_text=state).wait_for()
+    return line.inner_text()
 
 
-def rows(tab: Shown) -> list[list[str]]:
-    """Return the table of runs."""
-    locators = tab.page.locator("#runs tbody tr").all()
-    return [[cell.inner_text().strip() for cell in row.locator("th, td").all()] for row in locators]
-
-
-def test_the_page_shows_runs_and_leads_to_each(tmp_path: Path, browser: Browser) -> None:
+def test_a_run_is_started_begun_and_stopped_by_the_page_alone(
+    tmp_path: Path, browser: Browser
+) -> None:
     with federation(tmp_path, members=2) as (host, sites):
         sites[1].name = EVIL
         for site, policy in zip(sites, (WITHIN, f"{WITHIN}\nmax_epsilon = 1.0"), strict=True):
             site.join(host, policy)
-        run = endless_run(tmp_path, count=1)
-        host.tacit("submit", run, "--name", "retina", "--federation", host.place)
-        host.wait_run("retina", lambda stands: stands["refused"] and stands["applied"])
+        # A researcher starts a run, with a public test set, and is told for whom it waits.
+        run = run_file(tmp_path, count=2, updates=100_000, epsilon=6.0)
+        run.write_text(run.read_text().replace("rows = 400", 'rows = 400\ntest = "public.csv"'))
+        ada = page_of_host(browser, host).unlock(invited(host, "ada", "researcher")).looked()
+        ada.page.locator("#run-name").fill("retina")
+        submitted(ada, run, write_rows(tmp_path / "public.csv", seed=9))
+        ada.page.locator("#sent", has_text="retina is offered").wait_for()
+        assert (host.place / "runs" / "retina" / "files" / "public.csv").is_file()
+        state_of(ada, "retina", "waiting")
+        ada.page.locator("#runs td", has_text=f"{EVIL} (policy)").wait_for()
+        ada.page.get_by_role("button", name="Begin the run retina now").click()
+        assert "training" in state_of(ada, "retina", "training")
+        host.wait_run("retina", lambda stands: stands["applied"] > 3)
+        assert ada.page.locator("#done").is_hidden()
 
-        # A wrong token shows nothing; a reader's shows all, and whose it is.
-        tab = opened(browser, host, "/", "nobodys-token-at-all")
-        tab.page.wait_for_function(
-            "document.getElementById('locked-said').textContent.includes('not a token')"
-        )
-        assert rows(tab) == []
-        tab.page.locator("#read-token").fill(token(host, "reader"))
-        tab.page.locator("#locked button").click()
-        tab.page.wait_for_selector("#runs tbody tr")
-        ((name, state, updates, members, refused, by),) = rows(tab)
-        assert (name, state, members) == ("retina", "training", "Site 0")
+        # The screen of the owner says who has signed.
+        screen = sites[0].tacit("offers", "show", "retina", "--state", sites[0].state)
+        assert "signed by" in screen
+
+        # A reader sees all, and can do nothing.
+        reader = page_of_host(browser, host).unlock("nobodys-token-at-all")
+        reader.page.locator("#locked-said", has_text="not a token").wait_for()
+        assert reader.rows("runs") == []
+        reader.unlock(invited(host, "eve", "reader")).looked()
+        ((name, _, updates, members, refused, by),) = reader.rows("runs")
+        assert (name, members, refused, by) == ("retina", "Site 0", f"{EVIL} (policy)", "ada")
         assert updates.endswith("of 100000")
-        assert (refused, by) == (f"{EVIL} (policy)", "operator")
-        assert tab.text("me") == "as reader, reader"
-        assert tab.page.evaluate("window.hacked") is None
+        assert reader.text("me") == "as eve, reader"
+        assert reader.page.locator("main button:visible").count() == 0
+        listed = {row[0]: row for row in reader.rows("members")}
+        assert set(listed) == {"Site 0", EVIL}
+        assert listed[EVIL][4] == own_version()
+        assert listed[EVIL][5] != ""
 
         # The run's own page is behind its name, through the host.
-        tab.page.locator("#runs a").click()
-        tab.page.locator("#read-token").fill(token(host, "researcher").partition(".")[0])
-        tab.page.locator("#locked button").click()
-        tab.page.wait_for_function("document.getElementById('lost').textContent.length > 0")
-        assert "there is none of this name" in tab.text("lost")  # it is no run of theirs
-        secret = (host.place / "people" / "operator").read_text().strip()
-        of_run = opened(browser, host, "/runs/retina/", secret).at_version(1)
-        assert of_run.text("run") == "retina"
+        reader.page.locator("#runs a").click()
+        reader.unlock(invited(host, "bob", "researcher").partition(".")[0])
+        reader.page.locator("#lost", has_text="there is none of this name").wait_for()
+        of_run = page_of_host(browser, host, "/runs/retina/").unlock(operator_token(host))
+        assert of_run.at_version(1).text("run") == "retina"
         assert "over all runs of the data" in of_run.text("epsilon-more")
         assert "limit of this one 6" in of_run.page.locator("#edges tbody").inner_text()
-        assert [*tab.complaints, *of_run.complaints] == []
 
-        # Stopped, it says why.
-        listed = opened(browser, host, "/", secret)
-        host.tacit("stop", "retina", "--reason", "enough", "--federation", host.place)
-        listed.page.wait_for_selector("#runs .pill.stopped")
-        assert "enough" in rows(listed)[0][1]
+        # The operator stops it, and sees what everybody did.
+        operator = page_of_host(browser, host).unlock(operator_token(host)).looked()
+        operator.page.on("dialog", lambda dialog: dialog.accept(EVIL))
+        operator.page.get_by_role("button", name="Stop the run retina").click()
+        assert EVIL in state_of(operator, "retina", "stopped")
+        audit = operator.page.locator("#audit")
+        audit.locator("li", has_text=f"operator stopped, run retina, reason {EVIL}").wait_for()
+        assert f"{EVIL} (" in audit.inner_text()
+        assert "ada submitted, run retina" in audit.inner_text()
+        assert "signed_by host" in audit.inner_text()
+        for tab in (ada, reader, of_run, operator):
+            assert tab.page.evaluate("window.hacked") is None
+            assert tab.complaints == []
+
+
+def wrong(tab: Shown, run: dict[str, Any], *files: dict[str, Any]) -> list[str]:
+    """Submit what is refused; returns all that is said to be wrong."""
+    submitted(tab, run, *files)
+    tab.page.locator("#faults:visible").wait_for()
+    return tab.page.locator("#faults-list li").all_inner_texts()
 
 
 @pytest.mark.parametrize("scheme", ["light", *nightly("dark")])
-def test_everybody_can_read_the_page(tmp_path: Path, browser: Browser, scheme: str) -> None:
+def test_everybody_can_use_the_page(tmp_path: Path, browser: Browser, scheme: str) -> None:
+    good = RUN.format(updates=5, epsilon=2.0, count=1)
+    bad = good.replace("epsilon = 2.0", f"epsilon = '{EVIL}'").replace("count =", "cuont =")
+    coded = good.replace('name = "mapa"', 'name = "mapa"\n[evaluation]\nmetrics = ["os:system"]')
     with federation(tmp_path, members=0) as (host, _):
-        run = run_file(tmp_path)
-        host.tacit("submit", run, "--name", "retina", "--federation", host.place)
-        secret = (host.place / "people" / "operator").read_text().strip()
-        for viewport in (None, PHONE):
-            more = {} if viewport is None else {"viewport": viewport}
-            tab = Shown(
-                browser, f"https://127.0.0.1:{host.port}/", color_scheme=scheme,
-                ignore_https_errors=True, bypass_csp=True, **more,
-            )  # fmt: skip
-            assert Axe().run(tab.page).response["violations"] == []
-            tab.page.locator("#read-token").fill(secret)
+        hostile_log(host)
+        for name, viewport in (("wide", None), ("narrow", PHONE)):
+            more: dict[str, Any] = {} if viewport is None else {"viewport": viewport}
+            tab = page_of_host(browser, host, color_scheme=scheme, bypass_csp=True, **more)
+            tab.page.locator("#locked:visible").wait_for()
+            assert tab.barriers() == []
+            tab.unlock(operator_token(host)).looked()
+            tab.page.locator("#audit li", has_text=EVIL).first.wait_for()
+
+            # All that is wrong stands beside the form, and nothing of it is markup.
+            faults = wrong(tab, text_file("run.toml", bad))
+            assert len(faults) == 2
+            assert any(EVIL in fault for fault in faults)
+            assert tab.barriers() == []
+            (fault,) = wrong(tab, text_file("run.toml", good), text_file(f"{EVIL}.csv", "a,b\n"))
+            assert EVIL in fault
+            (fault,) = wrong(tab, text_file("run.toml", coded))
+            assert "os:system: is code" in fault
+            (fault,) = wrong(tab, text_file("run.toml", "\0"))
+            assert "not TOML" in fault
+
+            # Mended, it is offered; whoever uses the keyboard keeps their place when it changes.
+            tab.page.locator("#run-name").fill(name)
+            submitted(tab, text_file("run.toml", good))
+            tab.page.locator("#sent", has_text=f"{name} is offered").wait_for()
+            assert tab.page.locator("#faults").is_hidden()
+            stops = tab.page.get_by_role("button", name=f"Stop the run {name}")
+            stops.focus()
+            host.tacit(
+                "submit", run_file(tmp_path), "--name", f"{name}-2", "--federation", host.place
+            )
+            state_of(tab, f"{name}-2", "offered")
+            assert tab.page.evaluate("document.activeElement.getAttribute('aria-label')") == (
+                f"Stop the run {name}"
+            )
+            assert tab.barriers() == []
+            tab.page.on("dialog", lambda dialog: dialog.accept("enough"))
             tab.page.keyboard.press("Enter")
-            tab.page.wait_for_selector("#runs tbody tr")
-            assert Axe().run(tab.page).response["violations"] == []
-            assert tab.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            state_of(tab, name, "stopped")
+            assert tab.page.evaluate("window.hacked") is None
+
+
+def hostile_log(host: Host) -> None:
+    """Write lines into the audit log that no host writes."""
+    with (host.place / "audit.jsonl").open("a") as file:
+        lines: list[Any] = [{"at": 1.0, "who": EVIL, "did": EVIL, **DEEP}, {"at": EVIL}, [], {}]
+        file.write("".join(f"{json.dumps(line)}\n" for line in lines))

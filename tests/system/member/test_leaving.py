@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tacit_services.federation import access
+from tacit_services.versions import own_version
 
 from tacit import rounding
 from tests.helpers.federation import Host, endless_run, federation, run_file
@@ -28,6 +29,10 @@ def test_a_member_that_leaves_while_it_works_says_no_more_and_may_come_back(tmp_
         run = endless_run(tmp_path)
         host.tacit("submit", run, "--name", "long", "--federation", host.place)
         goes = sites[0]
+        listed = members(host)["Site 0"]
+        assert listed["version"] == own_version()
+        assert listed["certificate_until"] == goes.certificate_ends()
+        assert "certificate until" in host.tacit("members", "--federation", host.place)
         host.wait_run("long", lambda stands: stands["applied"] > 10)
         identity = goes.identity
         host.wait(lambda: identity in {edge for edge, _ in host.accepted("long")})

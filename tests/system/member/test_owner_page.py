@@ -3,48 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from tacit import rounding
-from tests.helpers.browser import PHONE, Shown, chromium
-from tests.helpers.federation import Host, Member, endless_run, federation, run_file
+from tests.helpers.browser import EVIL, PHONE, Shown
+from tests.helpers.federation import Member, endless_run, federation, run_file
+from tests.helpers.federation_pages import joined_with_page, owner_token, page_of_owner
 from tests.helpers.nightly import nightly
-from tests.helpers.servers import free_port
 
 pytestmark = pytest.mark.slow
-EVIL = "<img src=x onerror=window.hacked=1>"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as chrome:
-        yield chrome
-
-
-def joined(host: Host, member: Member) -> str:
-    """Join with a page; returns its address."""
-    address = f"127.0.0.1:{free_port()}"
-    member.join(host, None, "--page", address)
-    member.wait_for_text("join.log", "page: http://")
-    return f"http://{address}/"
-
-
-def token(member: Member) -> str:
-    return (member.state / "page-token").read_text().strip()
-
-
-def opened(browser: Browser, member: Member, url: str, **more: object) -> Shown:
-    tab = Shown(browser, url, **more)
-    tab.page.locator("#read-token").fill(token(member))
-    tab.page.locator("#locked button").click()
-    tab.page.wait_for_selector("html[data-shown=yes]")
-    return tab
 
 
 def stands(tab: Shown, run: str, state: str) -> None:
@@ -56,11 +27,11 @@ def stands(tab: Shown, run: str, state: str) -> None:
 def test_an_owner_decides_by_the_page_alone(tmp_path: Path, browser: Browser) -> None:
     with federation(tmp_path, members=1) as (host, (member,)):
         member.name = EVIL
-        url = joined(host, member)
+        url = joined_with_page(host, member)
         for name in ("retina", "lungs"):
             run = endless_run(tmp_path, count=1)
             host.tacit("submit", run, "--name", name, "--federation", host.place)
-        tab = opened(browser, member, url)
+        tab = page_of_owner(browser, member, url)
         assert tab.text("name") == EVIL
         for name in ("retina", "lungs"):
             stands(tab, name, "waits for you")
@@ -91,7 +62,7 @@ def test_an_owner_decides_by_the_page_alone(tmp_path: Path, browser: Browser) ->
         assert "What was released stays released" in tab.text("said")
 
         # ε is rounded up, as at the terminal.
-        owner = {"Authorization": f"Bearer {token(member)}"}
+        owner = {"Authorization": f"Bearer {owner_token(member)}"}
         with httpx.Client(base_url=url, headers=owner) as client:
             spent = client.get("/v1/ledger").json()["life"]["epsilon"]
         tab.page.locator("#life", has_text=f"ε {rounding.epsilon(spent)} at δ").wait_for()
@@ -101,7 +72,7 @@ def test_an_owner_decides_by_the_page_alone(tmp_path: Path, browser: Browser) ->
 
 def test_the_page_is_its_owners_alone(tmp_path: Path) -> None:
     with federation(tmp_path, members=1) as (host, (member,)):
-        url = joined(host, member)
+        url = joined_with_page(host, member)
         host.tacit("submit", run_file(tmp_path, count=1), "--federation", host.place)
         member.wait_for_text("join.log", "run waits for its owner")
         assert (member.state / "page-token").stat().st_mode & 0o077 == 0
@@ -111,7 +82,7 @@ def test_the_page_is_its_owners_alone(tmp_path: Path) -> None:
             answer = stranger.post("/v1/offers/run/accept", json={"fingerprint": "0" * 64})
             assert answer.status_code == 401
             assert stranger.get("/v1/me", headers={"Host": "evil.example"}).status_code == 421
-        owner = {"Authorization": f"Bearer {token(member)}"}
+        owner = {"Authorization": f"Bearer {owner_token(member)}"}
         with httpx.Client(base_url=url, headers=owner) as client:
             assert client.get("/v1/me").json()["name"] == member.name
             for path in ("offers/none", "offers/..%2F..", "offers/a%2Fb"):
@@ -137,24 +108,21 @@ def test_the_page_is_its_owners_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", *nightly("dark")])
 def test_everybody_can_read_it(tmp_path: Path, browser: Browser, scheme: str) -> None:
     with federation(tmp_path, members=1) as (host, (member,)):
-        url = joined(host, member)
+        url = joined_with_page(host, member)
         host.tacit("submit", run_file(tmp_path, count=1), "--federation", host.place)
         member.wait_for_text("join.log", "run waits for its owner")
         for viewport in (None, PHONE):
             more = {} if viewport is None else {"viewport": viewport}
             tab = Shown(browser, url, color_scheme=scheme, bypass_csp=True, **more)
-            assert Axe().run(tab.page).response["violations"] == []
-            tab.page.locator("#read-token").fill(token(member))
-            tab.page.keyboard.press("Enter")
-            tab.page.wait_for_selector("#offers tbody tr")
+            assert tab.barriers() == []
+            tab.unlock(owner_token(member)).page.wait_for_selector("#offers tbody tr")
             # By keyboard alone: read it, and close it again.
             read = tab.page.get_by_role("button", name="Read the offer run")
             read.focus()
             tab.page.keyboard.press("Enter")
             tab.page.wait_for_selector("#offer:not([hidden])")
             assert tab.page.evaluate("document.activeElement.id") == "offer-title"
-            assert Axe().run(tab.page).response["violations"] == []
-            assert tab.page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+            assert tab.barriers() == []
             tab.page.locator("#close").focus()
             tab.page.keyboard.press("Enter")
             assert tab.page.locator("#offer").is_hidden()

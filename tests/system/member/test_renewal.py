@@ -8,19 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-from tacit_services.transport.tls import Tls
 
-from tests.helpers.federation import Host, Member, federation, run_file
+from tests.helpers.federation import Host, federation, run_file
 from tests.helpers.servers import wait_for
 
 SECONDS = 24.0  # for which a certificate of this federation is valid
 POLICY = 'accept = "within"'
 DAYS = str(SECONDS / 86_400)
-
-
-def ends(site: Member) -> float:
-    """Return when the certificate of a member ends."""
-    return Tls(site.state / "ca.crt", site.state / "tls.crt", site.state / "tls.key").ends()
 
 
 def broker_of(host: Host) -> int:
@@ -46,9 +40,9 @@ def test_training_goes_on_over_renewals_and_a_member_that_slept_joins_again(tmp_
         host.wait_run("long", lambda stands: stands["applied"] > 10)
         # Given: certificates that end one after the other, and connections that are made anew
         for _ in range(2):
-            end = ends(site)
+            end = site.certificate_ends()
             host.wait(lambda end=end: time.time() > end)  # type: ignore[misc]
-            assert ends(site) > end
+            assert site.certificate_ends() > end
             os.kill(broker_of(host), signal.SIGKILL)
             before = host.runs()["long"]["applied"]
             host.wait_run("long", lambda stands, before=before: stands["applied"] > before + 10)  # type: ignore[misc]
@@ -62,7 +56,7 @@ def test_training_goes_on_over_renewals_and_a_member_that_slept_joins_again(tmp_
         spent = site.charges()
         assert spent >= stands["applied"]
         site.kill()
-        wait_for(lambda: time.time() > ends(site), 2 * SECONDS)
+        wait_for(lambda: time.time() > site.certificate_ends(), 2 * SECONDS)
         words = ("join", host.join_words()[1], "--state", site.state)
         told = site.tried(*words)
         # Then: one line says what to do, and by it the member is the one that it was

@@ -231,6 +231,18 @@ class TestAuthority:
         assert not certificates.due(newest, 300)
         assert authority.revoke("edge-0") == 2
 
+    def test_the_newest_certificate_of_a_name_says_when_it_ends(
+        self, authority: CertificateAuthority
+    ) -> None:
+        key = certificates.new_key()
+        assert authority.ends("edge-0") is None
+        ends = []
+        for days in (1, 30):
+            signed = authority.sign("edge-0", key.public_key(), days)
+            ends.append(signed.not_valid_after_utc.timestamp())
+            assert authority.ends("edge-0") == ends[-1]
+        assert ends[1] > ends[0]
+
     def test_a_renewed_server_keeps_its_hosts(self, authority: CertificateAuthority) -> None:
         bundle = authority.issue("broker", ["b.net", "10.0.0.1"], days=1)
         authority.renew("broker")

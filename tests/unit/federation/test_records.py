@@ -60,6 +60,20 @@ def test_a_line_that_a_crash_has_cut_is_not_continued(tmp_path: Path) -> None:
     assert cut.startswith('{"at": 6.0')
 
 
+def test_the_newest_lines_come_first_and_no_more_than_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = AuditLog(path, clock=lambda: 5.0)
+    assert log.newest(5) == []
+    with path.open("w") as file:
+        file.write(f"{json.dumps({'who': 'old'})}\n" * 100_000)  # more than is read
+        file.write('[1]\n\n"bo"\n{"at": 6.0, "who": "bo\n')
+    for number in range(3):
+        log.add("ada", "submitted", number=number)
+    assert [entry["number"] for entry in log.newest(2)] == [2, 1]
+    assert [entry["who"] for entry in log.newest(5)] == ["ada"] * 3 + ["old"] * 2
+    assert 10_000 < len(log.newest(200_000)) < 100_000
+
+
 async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
     for part in parts:
         yield part

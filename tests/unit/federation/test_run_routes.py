@@ -14,8 +14,14 @@ import pytest
 from fastapi import Depends, FastAPI, HTTPException
 from fastapi.security import HTTPAuthorizationCredentials
 from tacit_services.federation.audit_log import AuditLog
-from tacit_services.federation.federation_rest import create_app, run_routes
+from tacit_services.federation.federation_rest import (
+    audit_routes,
+    create_app,
+    run_file_routes,
+    run_routes,
+)
 from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.host_packing import HostPacking
 from tacit_services.federation.members import Members
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.person_access import PERSON_TOKEN
@@ -33,6 +39,7 @@ PEOPLE_HERE = {
     "adas": Person("ada", Right.RESEARCHER, since=0.0),
     "bobs": Person("bob", Right.RESEARCHER, since=0.0),
     "eves": Person("eve", Right.READER, since=0.0),
+    "ops": Person("operator", Right.OPERATOR, since=0.0),
 }
 
 
@@ -61,7 +68,15 @@ class House:
         audit = AuditLog(folder / "audit.jsonl")
         members = Members(folder / "members")
         self.desk = RunDesk(self.records, supervisor, submissions, pool, audit, members.roll)
-        self.app: FastAPI = create_app([run_routes(self.desk, RunProxy(self.sockets), person)], [])
+        packing = HostPacking(folder / "packing", pool, folder / "page.pem")
+        self.app: FastAPI = create_app(
+            [
+                run_routes(self.desk, RunProxy(self.sockets), person),
+                run_file_routes(packing, self.desk, person),
+                audit_routes(audit, person),
+            ],
+            [],
+        )
         self.asked: list[str] = []
 
     def audited(self) -> list[dict[str, Any]]:
@@ -120,8 +135,16 @@ def house(tmp_path: Path) -> Iterator[House]:
     house.sockets.close()
 
 
-def test_a_strangers_offer_is_refused_before_it_is_read(house: House) -> None:
-    assert house.ask("POST", "/v1/runs", "nobodys", length=1 << 22, read=False) == 401
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/run-files"])
+def test_a_strangers_offer_is_refused_before_it_is_read(house: House, path: str) -> None:
+    assert house.ask("POST", path, "nobodys", length=1 << 22, read=False) == 401
+
+
+@pytest.mark.parametrize(
+    ("token", "status"), [("", 401), ("adas", 403), ("eves", 403), ("ops", 200)]
+)
+def test_what_was_done_is_for_the_operator(house: House, token: str, status: int) -> None:
+    assert house.ask("GET", "/v1/audit", token) == status
 
 
 def test_what_a_researcher_asks_of_their_run_is_written_down(house: House) -> None:

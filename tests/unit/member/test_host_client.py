@@ -15,6 +15,7 @@ import pytest
 from tacit_services.enrollment import certificates
 from tacit_services.member.host_client import MOST_OFFER, HostClient
 from tacit_services.transport.tls import Tls
+from tacit_services.versions import VERSION_HEADER, own_version
 
 from tacit.errors import ConfigError, ServiceError
 
@@ -28,12 +29,14 @@ class HostileHost(ThreadingHTTPServer):
     status = 200
     headers: dict[str, str] = {}  # noqa: RUF012 (each test sets its own)
     sent = 0
+    asked: dict[str, str] = {}  # noqa: RUF012 (headers of the newest request)
 
 
 class _Answer(BaseHTTPRequestHandler):
     server: HostileHost
 
     def do_GET(self) -> None:
+        self.server.asked = dict(self.headers.items())
         self.send_response(self.server.status)
         for name, value in self.server.headers.items():
             self.send_header(name, value)
@@ -70,6 +73,11 @@ def client(host: HostileHost, tmp_path: Path) -> Iterator[HostClient]:
     tls = Tls(tmp_path / "ca", tmp_path / "ca", tmp_path / "key")
     with HostClient(f"http://127.0.0.1:{host.server_address[1]}", tls) as client:
         yield client
+
+
+def test_the_host_is_told_which_tacit_asks(host: HostileHost, client: HostClient) -> None:
+    client.offers()
+    assert host.asked[VERSION_HEADER] == own_version()
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from tacit_services.member.consent import Consents, KeyStanding
@@ -15,8 +16,13 @@ from tests.helpers.offered import changed, key
 AT = datetime(2026, 12, 1, 9, 30, tzinfo=UTC)
 
 
-def offer(name: str = "Dr. Ada Weiß", seed: int = 1, updates: int = 60) -> Offer:
-    by = key(name, seed)
+def offer(
+    name: str = "Dr. Ada Weiß",
+    seed: int = 1,
+    updates: int = 60,
+    signed_by: Literal["host"] | None = None,
+) -> Offer:
+    by = key(name, seed, signed_by)
     file = {"run": {"name": "doses", "updates": updates}}
     return by.signed(Offer(run="doses-1", file=file, researcher=by.public()))
 
@@ -70,6 +76,28 @@ def test_a_name_that_comes_with_another_key_is_refused_until_its_owner_confirms_
     Consents(path).confirm(theirs)
     Consents(path).record(theirs, "accepted")
     assert Consents(path).standing(ours) is KeyStanding.OTHER_KEY
+
+
+@pytest.mark.parametrize("first", [None, "host"])
+def test_a_person_and_the_host_that_signs_for_them_are_known_by_two_keys(
+    tmp_path: Path, first: Literal["host"] | None
+) -> None:
+    # Given: a name that is known by the person's own key, or by the host's
+    other: Literal["host"] | None = None if first == "host" else "host"
+    consents = Consents(tmp_path / "consents.json")
+    earlier, later = offer(signed_by=first), offer(seed=2, signed_by=other)
+    consents.record(earlier, "accepted")
+    # When it comes with the other one, then its owner is asked, once
+    assert consents.standing(later) is KeyStanding.OTHER_KEY
+    with pytest.raises(ConfigError, match="another key"):
+        consents.record(later, "accepted")
+    consents.confirm(later)
+    consents.record(later, "accepted")
+    again = Consents(tmp_path / "consents.json")
+    assert again.standing(earlier) is again.standing(later) is KeyStanding.KNOWN
+    # And the host's key is not taken for the person's, nor another one for the host's.
+    assert again.standing(offer(seed=2, signed_by=first)) is KeyStanding.OTHER_KEY
+    assert again.standing(offer(seed=3, signed_by=other)) is KeyStanding.OTHER_KEY
 
 
 def test_an_offer_that_is_declined_confirms_no_key(tmp_path: Path) -> None:

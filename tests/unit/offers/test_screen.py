@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,16 @@ def test_the_screen_is_this(tmp_path: Path) -> None:
     more = {"ssn": ["123"] * 300, "name": ["Eve"] * 300}
     screen = Screen(looked(tmp_path, {"rows": 320}, more), ASK)
     assert text(screen) == EXPECTED.read_text(encoding="utf-8")
+
+
+def test_the_screen_says_that_the_host_has_signed(tmp_path: Path) -> None:
+    plain = looked(tmp_path)
+    assert "signed by" not in text(Screen(plain, ASK))
+    researcher = plain.offer.researcher.model_copy(update={"signed_by": "host"})
+    offer = plain.offer.model_copy(update={"researcher": researcher})
+    screen = Screen(replace(plain, offer=offer), ASK)
+    assert re.search("signed by +the host, with its own key", text(screen))
+    assert screen.document()["researcher"]["signed_by"] == "host"
 
 
 def test_no_name_of_others_reaches_the_terminal(tmp_path: Path) -> None:

@@ -1,13 +1,17 @@
-"""The files of the page and of Swagger UI, with headers that confine them.
+"""The files of the pages and of Swagger UI, with headers that confine them.
 
-They can load nothing from elsewhere and run nothing inline.
+They can load nothing from elsewhere and run nothing inline. A page of tacit's own is written as the
+parts in which it differs from the others, each behind a line `<!-- name -->`: frame.html has the
+rest.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import PurePath
+from string import Template
 
 from fastapi import APIRouter, Request, Response
 
@@ -33,6 +37,9 @@ _HEADERS = {
     "Cache-Control": "no-cache",
 }
 
+_PARTS = b"<!-- title -->"  # the first line of a page that is written as parts
+_PART = re.compile(r"^<!-- (\w+) -->$", re.MULTILINE)
+
 
 class StaticFiles:
     """Files by their names, each answered with the headers that confine it."""
@@ -47,7 +54,7 @@ class StaticFiles:
         """Return the files of folders, each of a package. images: further sources of pictures."""
         places = [files(package) / folder for package, folder in folders]
         paths = [path for place in places for path in place.iterdir() if path.is_file()]
-        content = {path.name: path.read_bytes() for path in paths}
+        content = {path.name: _framed(path.read_bytes()) for path in paths}
         return cls(content, _POLICY.format(images=images))
 
     def answer(self, request: Request, name: str) -> Response:
@@ -57,6 +64,16 @@ class StaticFiles:
         kind = _TYPES[PurePath(name).suffix]
         answer = Response(self._content[name], headers=self._headers, media_type=kind)
         return unless_known(request, answer)
+
+
+def _framed(content: bytes) -> bytes:
+    """Return a file as it is served: the parts of a page stand in the frame."""
+    if not content.startswith(_PARTS):
+        return content
+    _, *parts = _PART.split(content.decode())
+    texts = (text.strip() for text in parts[1::2])
+    frame = (files(__package__) / "frame.html").read_text(encoding="utf-8")
+    return Template(frame).substitute(dict(zip(parts[::2], texts, strict=True))).encode()
 
 
 def page() -> APIRouter:

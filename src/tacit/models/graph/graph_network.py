@@ -47,8 +47,12 @@ class GraphNetwork(NamedNetwork):
         return digests
 
     def files(self) -> list[Path]:
-        """Return the files that make the model, relative to the run file's folder."""
+        """Return the files that make the model, relative to the run file's folder.
+
+        Raises ConfigError where one is not there.
+        """
         root = self.folder.resolve()
+        path_inside(self.folder, self.file, "model.file")
         return [Path(self.file), self._values_path().relative_to(root)]
 
     def graph(self) -> GraphFile:

@@ -21,9 +21,61 @@ export function made(tag, text, className) {
   return element;
 }
 
+// Give an element these children. Those that are alike stay as they are, so who reads or acts by the keyboard keeps their place.
+export function refill(parent, children) {
+  const active = document.activeElement;
+  const place = parent.contains(active) ? labelOf(active) : null;
+  children.forEach((next, number) => {
+    const before = parent.children[number];
+    if (!before) parent.append(next);
+    else if (before.isEqualNode(next)) return;
+    else if (before.tagName === "TR" && before.childElementCount === next.childElementCount) refill(before, [...next.children]);
+    else before.replaceWith(next);
+  });
+  while (parent.childElementCount > children.length) parent.lastElementChild.remove();
+  if (place && !parent.contains(document.activeElement)) {
+    [...parent.querySelectorAll("a, button")].find((each) => labelOf(each) === place)?.focus({ preventScroll: true });
+  }
+}
+
+const labelOf = (element) => element.getAttribute("aria-label") ?? element.textContent;
+
+// A button of a table's row. act: what it does; label: what it says to who does not see the row; of: what it is about.
+export function button(text, act, label, of) {
+  const element = made("button", text);
+  element.type = "button";
+  element.setAttribute("aria-label", seen(label));
+  element.dataset.of = of;
+  element.addEventListener("click", act);
+  return element;
+}
+
+// A row of a table, whose first cell is its heading. Cells are texts, or what stands in them.
+export function row([heading, ...cells]) {
+  const line = made("tr");
+  const first = made("th");
+  first.scope = "row";
+  first.append(heading instanceof Node ? heading : seen(heading));
+  line.append(first, ...cells.map((each) => {
+    const cell = made("td");
+    cell.append(...[each].flat().map((part) => (part instanceof Node ? part : seen(part))));
+    return cell;
+  }));
+  return line;
+}
+
+// A list of what happened, each with its time.
+export function happened(list, events) {
+  refill(list, events.map(([time, text]) => {
+    const line = made("li");
+    line.append(made("time", time), made("span", text));
+    return line;
+  }));
+}
+
 // A list of terms and what they are.
 export function terms(list, pairs) {
-  list.replaceChildren(...pairs.flatMap(([term, text]) => [made("dt", term), made("dd", text)]));
+  refill(list, pairs.flatMap(([term, text]) => [made("dt", term), made("dd", text)]));
   return list;
 }
 
@@ -44,17 +96,20 @@ export function get(path, { headers, ...more } = {}) {
   return fetch(placed(path), { cache: "no-store", ...more, headers: { ...shown, ...headers } });
 }
 
-// An answer that says no.
+// An answer that says no. faults: all that is wrong, where the answer has it.
 export class Refused extends Error {
-  constructor(status, text) { super(text); this.status = status; }
+  constructor(status, text, faults = []) { super(text); this.status = status; this.faults = faults; }
 }
 
 export async function ask(path, options) {
   const answer = await get(path, options);
-  const content = await answer.json();
-  if (!answer.ok) throw new Refused(answer.status, content.detail || answer.statusText);
+  const content = answer.status === 204 ? null : await answer.json();
+  if (!answer.ok) throw new Refused(answer.status, content.detail || answer.statusText, content.faults);
   return content;
 }
+
+export const post = (path, body) =>
+  ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
 
 const SILENT = 45000; // milliseconds; a living stream has a comment every 15 s
 

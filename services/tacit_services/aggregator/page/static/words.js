@@ -5,6 +5,7 @@ import { made, terms } from "./parts.js";
 export const count = (value) => value.toLocaleString("en");
 export const several = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
 export const percent = (value) => `${(100 * value).toFixed(2)} %`;
+export const moment = (seconds_) => new Date(seconds_ * 1000).toLocaleString();
 // With two digits; no less than it is, as on a model's card.
 function times(odds) {
   const step = 10 ** (Math.floor(Math.log10(odds)) - 1);
