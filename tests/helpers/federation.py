@@ -29,7 +29,7 @@ from tests.helpers.servers import HOST, PATIENCE, free_port, wait_for
 
 # What to write before the arguments of a command.
 TACIT = (sys.executable, "-m", "tacit_services.cli.main")
-RUN = """
+_RUN = """
 [run]
 updates = {updates}
 
@@ -74,11 +74,16 @@ def write_rows(path: Path, seed: int, rows: int = 400) -> Path:
     return path
 
 
-def run_file(folder: Path, **values: Any) -> Path:
-    """Write a run file of two columns, with other `values`."""
-    path = folder / "run.toml"
+def run_text(**values: Any) -> str:
+    """Return a run file of two columns, with other `values`."""
     usual = {"updates": 40, "epsilon": 2.0, "count": 2, "slowdown": []}
-    path.write_text(RUN.format(**(usual | values)))
+    return _RUN.format(**(usual | values))
+
+
+def run_file(folder: Path, **values: Any) -> Path:
+    """Write a run file, as of `run_text`."""
+    path = folder / "run.toml"
+    path.write_text(run_text(**values))
     return path
 
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 from tacit_services.versions import own_version
 
 from tests.helpers.browser import EVIL, PHONE, Shown
-from tests.helpers.federation import RUN, Host, federation, run_file, write_rows
+from tests.helpers.federation import Host, federation, run_file, run_text, write_rows
 from tests.helpers.federation_pages import invited, operator_token, page_of_host
 from tests.helpers.nightly import nightly
 
@@ -116,7 +116,7 @@ def wrong(tab: Shown, run: dict[str, Any], *files: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("scheme", ["light", *nightly("dark")])
 def test_everybody_can_use_the_page(tmp_path: Path, browser: Browser, scheme: str) -> None:
-    good = RUN.format(updates=5, epsilon=2.0, count=1)
+    good = run_text(updates=5, epsilon=2.0, count=1)
     bad = good.replace("epsilon = 2.0", f"epsilon = '{EVIL}'").replace("count =", "cuont =")
     coded = good.replace('name = "mapa"', 'name = "mapa"\n[evaluation]\nmetrics = ["os:system"]')
     with federation(tmp_path, members=0) as (host, _):

@@ -12,12 +12,12 @@ from tacit_services.federation.people import Person, Right
 from tacit_services.federation.submissions import Refused
 from tacit_services.offers.offer import Offer
 
-from tests.helpers.federation import RUN
+from tests.helpers.federation import run_text
 from tests.unit.federation.test_submissions import ADA, Desk
 
 BOB = Person("bob", Right.RESEARCHER, since=0.0)
 EVE = Person("eve", Right.READER, since=0.0)
-TEXT = RUN.format(updates=5, epsilon=2.0, count=1)
+TEXT = run_text(updates=5, epsilon=2.0, count=1)
 TESTED = TEXT.replace("rows = 400", 'rows = 400\ntest = "public.csv"')
 ROWS = b"a,b,y\n" + b"".join(b"0.5,1,yes\n-0.5,-1,no\n" for _ in range(20))
 
