@@ -49,6 +49,11 @@ _IMPORTED = [
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",  # uvicorn imports these two only when it starts
     "tacit.kernels.network",  # with numba, if it is there
+    # What tacit itself imports where an ε is computed, which every service does.
+    "dp_accounting.pld.privacy_loss_distribution",
+    "dp_accounting.rdp",
+    "scipy.optimize",
+    "scipy.stats",
 ]
 # What torch needs to make a graph of a module takes two seconds more.
 _FOR_OWN_CODE = ("torch._dynamo", "torch.export._trace", "torch._export.non_strict_utils")
