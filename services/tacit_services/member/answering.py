@@ -20,7 +20,7 @@ from tacit_services.member.look_record import (
     shown_in,
 )
 from tacit_services.member.member_state import MemberState
-from tacit_services.member.run_diary import RunDiary, diary_in
+from tacit_services.member.run_diary import diary_of
 from tacit_services.member.run_spending import RunSpending
 from tacit_services.offers.offer import OFFER, Offer
 from tacit_services.transport.json_numbers import finite_or_none as finite
@@ -146,9 +146,7 @@ def _word(record: LookRecord, consent: Consent | None) -> str:
 
 def _diary(folder: Path, record: LookRecord) -> dict[str, Any]:
     """Return what a member has done in a run: times, how it ended, and what it has spent."""
-    diary = diary_in(folder)
-    if diary is None or diary.fingerprint != record.fingerprint:
-        diary = RunDiary(record.fingerprint)
+    diary = diary_of(folder, record.fingerprint)
     spent = diary.spent
     return {
         "began": diary.began,

@@ -94,10 +94,10 @@ class MemberLoop:
         self._stands = stands
         self.hears_host = True  # whether the host has answered the last time
         self._workers: dict[str, RunProcess] = {}
-        self._done: set[tuple[str, str]] = set()  # consents whose process has ended for good
+        self._done: set[tuple[str, str]] = set()  # consents whose work is done
         # Looks since a run is over whose process has not ended.
         self._over: Counter[str] = Counter()
-        self._unable: set[tuple[str, str]] = set()  # consents that rows or ledger stand against
+        self._unable: set[tuple[str, str]] = set()  # consents that nothing comes of here
         self._told: dict[str, tuple[str, str, str]] = {}  # what the host was told of a run
         # Offers that this process has looked at: the next one asks a policy that was changed.
         self._looked: set[str] = set()
@@ -245,10 +245,11 @@ class MemberLoop:
         if 0 <= code < 128 and not unanswered:
             # Its work is done, or it gave a reason: another start would not help.
             del self._workers[run]
-            self._done.add((run, offer.fingerprint))
             if code:
                 log.warning("run %s: %s", run, worker.complaint())
                 self._unable_to(offer)
+            else:
+                self._done.add((run, offer.fingerprint))
             return
         log.warning("run %s: its process died (%d); starting it again", run, code)
         worker.start()

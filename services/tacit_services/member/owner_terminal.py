@@ -14,7 +14,7 @@ from collections.abc import Callable
 from tacit_services.member.consent import AnswerWord
 from tacit_services.member.look_record import LookRecord, note_shown
 from tacit_services.member.member_state import MemberState
-from tacit_services.member.run_diary import diary_in
+from tacit_services.member.run_diary import diary_of
 from tacit_services.offers.offer import Offer
 
 _WORDS: dict[str, AnswerWord] = {
@@ -80,8 +80,7 @@ class OwnerTerminal:
 
     def _end_of(self, offer: Offer) -> str | None:
         """Return how an offer's run ended; None: it is not over. Raises ConfigError."""
-        diary = diary_in(self._state.run(offer.run))
-        return diary.state if diary is not None and diary.fingerprint == offer.fingerprint else None
+        return diary_of(self._state.run(offer.run), offer.fingerprint).state
 
 
 def _drop_typed_ahead() -> None:

@@ -64,6 +64,17 @@ def diary_in(folder: Path) -> RunDiary | None:
         raise ConfigError(f"{path}: is damaged ({error})") from error
 
 
+def diary_of(folder: Path, fingerprint: str) -> RunDiary:
+    """Return the diary of an offer in its run's folder; an empty one where there is none.
+
+    Raises ConfigError.
+    """
+    diary = diary_in(folder)
+    if diary is None or diary.fingerprint != fingerprint:
+        return RunDiary(fingerprint)
+    return diary
+
+
 class RunDiaries:
     """The diaries of one membership, as its loop keeps them."""
 
@@ -109,10 +120,7 @@ class RunDiaries:
         return self._of(offered).state is not None
 
     def _of(self, offered: Offered) -> RunDiary:
-        diary = diary_in(self._state.run(offered.run))
-        if diary is None or diary.fingerprint != offered.fingerprint:
-            return RunDiary(offered.fingerprint)
-        return diary
+        return diary_of(self._state.run(offered.run), offered.fingerprint)
 
     def _keep(self, offered: Offered, diary: RunDiary) -> None:
         try:
