@@ -8,7 +8,7 @@ from tacit.privacy.accounting import Spend
 from tacit_services.member import run_spending
 from tacit_services.member.look_record import record_in
 from tacit_services.member.member_state import MemberState
-from tacit_services.member.run_diary import diary_in
+from tacit_services.member.run_diary import diary_of
 
 
 def promised(state: MemberState, but: str, home: Path) -> dict[str, Spend]:
@@ -25,8 +25,7 @@ def promised(state: MemberState, but: str, home: Path) -> dict[str, Spend]:
     for consent in held:
         folder = state.folder / "runs" / consent.run
         record = record_in(folder)
-        diary = diary_in(folder)
-        over = diary is not None and diary.fingerprint == consent.fingerprint and diary.state
+        over = diary_of(folder, consent.fingerprint).state is not None
         if record is None or record.fingerprint != consent.fingerprint or over:
             continue
         if record.promise is not None:
