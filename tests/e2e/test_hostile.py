@@ -31,7 +31,7 @@ MORE = {"COMPOSE_PROFILES": "alone", "E2E_RUN_FILE": str(Path(__file__).parent /
 LASTING = ("enrollment", "mosquitto", "redis", "aggregator", "lone-edge")
 MORTAL = ("mosquitto", "redis", "aggregator", "lone-edge")
 DONE = ("exited", 0)
-HOSTILE = ("--profile", "hostile")
+HOSTILE = ("--profile", "alone", "--profile", "hostile")  # a flag hides COMPOSE_PROFILES
 
 
 @pytest.fixture(scope="module")
