@@ -38,8 +38,10 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
     needs_engine()
     older, overlay = tree(tmp_path / "older"), str(HERE / "upgrade.yaml")
     more = {"E2E_RUN_FILE": str(HERE / "upgrade.toml"), "COMPOSE_PROFILES": "alone"}
+    no_data = tmp_path / "data"
+    no_data.mkdir()  # the containers' user can read it, as it cannot read tmp_path
     new_stack = Stack(
-        f"tacit-upgrade-{os.getpid()}", free_port(), ["compose.yaml", overlay], tmp_path, more
+        f"tacit-upgrade-{os.getpid()}", free_port(), ["compose.yaml", overlay], no_data, more
     )
     new_stack.compose("build", seconds=900.0)
     new_stack.of(older, ["compose.yaml", overlay, str(HERE / "older.yaml")])
