@@ -182,9 +182,13 @@ class Host(Machine):
         folder.mkdir(exist_ok=True)
         super().__init__(folder, program)
         self.address = address or f"{HOST}:{free_port()}"
-        self.port = int(self.address.rpartition(":")[2])
         self.place = folder / "clinic"
         self.serving: subprocess.Popen[bytes] | None = None
+
+    @property
+    def port(self) -> int:
+        """The port that it listens at."""
+        return int(self.address.rpartition(":")[2])
 
     def serve(self, *more: str) -> None:
         """Serve, and wait until members can join."""
@@ -206,7 +210,7 @@ class Host(Machine):
         shutil.copytree(self.place, place)
         shutil.rmtree(self.place)  # whatever still leads there is in the way from now on
         self.place = place
-        self.port = free_port()
+        self.address = f"{HOST}:{free_port()}"
         self.serve()
 
     def join_words(self) -> list[str]:

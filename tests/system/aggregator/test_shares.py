@@ -85,7 +85,7 @@ def test_an_edge_that_is_there_long_before_the_others_waits_and_has_its_share(
 
 @pytest.mark.exhaustive
 def test_a_slow_edge_takes_what_turns_it_can_and_the_others_go_on(tmp_path: Path) -> None:
-    with shown(tmp_path, 400, "slowdown = [1.0, 1.0, 300.0]") as (run, api):
+    with shown(tmp_path, 400, "slowdown = [1.0, 1.0, 1000.0]") as (run, api):
         api.begin()
         for number in range(3):
             run.edge(number)
