@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import psutil
@@ -35,7 +36,7 @@ class FederationScene:
         """Submit the runs, and let the members join: both runs begin with them."""
         host = self.host
         for name in RUNS:
-            file = run_file(host.folder, updates=self._updates, count=len(self.sites))
+            file = run_file(host.folder, updates=self._updates, epsilon=4.0, count=len(self.sites))
             text = file.read_text().replace("[run]", "[run]\nsnapshot_every = 10")
             file.write_text(text.replace("[privacy]", "[privacy]\nnoise_multiplier = 40.0"))
             words = ("submit", file, "--name", name, "--federation", host.place)
@@ -92,12 +93,22 @@ class FederationScene:
             assert site.joined.poll() is None, site.text("join.log")
         return stands["state"] not in ("offered", "waiting", "training")
 
+    def _end_of(self, name: str) -> dict[str, Any]:
+        """Wait for the end of a run, for as long as it moves; returns how it stands."""
+        stands = self.host.runs()[name]
+        while not self._is_over(stands):
+            stands = self.host.wait_run(name, partial(self._has_moved, stands["applied"]))
+        return stands
+
+    def _has_moved(self, applied: int, stands: dict[str, Any]) -> bool:
+        return self._is_over(stands) or stands["applied"] > applied
+
     def judge(self) -> None:
         """Wait for the end of both runs, and check what was promised."""
         host = self.host
         distinct: Counter[str] = Counter()
         for name in RUNS:
-            stands = host.wait_run(name, self._is_over)
+            stands = self._end_of(name)
             assert stands["state"] == "ended", stands
             pushes = host.accepted(name)
             assert len(set(pushes)) == len(pushes) == stands["applied"] == self._updates
