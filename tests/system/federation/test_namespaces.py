@@ -169,7 +169,7 @@ def one_joins_and_one_withdraws(host: SeparateHost, sites: list[SeparateMember])
     wait_came(host, "long", sites[1:], before)
     host.tacit("stop", "long", "--federation", host.place)
     stands = host.wait_run("long", lambda stands: stands["state"] == "stopped")
-    assert stands["refused"] == [{"member": sites[0].name, "reason": "declined"}]
+    assert stands["refused"] == [{"member": sites[0].name, "reason": "withdrawn"}]
     return withdrawn
 
 

@@ -29,6 +29,7 @@ def test_a_member_that_leaves_while_it_works_says_no_more_and_may_come_back(tmp_
         run = endless_run(tmp_path)
         host.tacit("submit", run, "--name", "long", "--federation", host.place)
         goes = sites[0]
+        host.wait(lambda: "Site 0" in members(host))
         listed = members(host)["Site 0"]
         assert listed["version"] == own_version()
         assert listed["certificate_until"] == goes.certificate_ends()
