@@ -80,6 +80,13 @@ class ServeFlags:
         typer.Option(envvar="TACIT_CERTIFICATE", help="for HTTPS, of a name that the world knows"),
     ] = None
     key: Annotated[Path | None, typer.Option(envvar="TACIT_KEY", help="its key")] = None
+    organisation_ca: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="TACIT_ORGANISATION_CA",
+            help="roots of an organisation's own authority, for --certificate and --broker",
+        ),
+    ] = None
     data: Annotated[
         Path | None, typer.Option(envvar="TACIT_DATA", help="folder with published test sets")
     ] = None
