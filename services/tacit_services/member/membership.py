@@ -244,9 +244,9 @@ def _check_federation(state: MemberState, known: Membership, asked: JoinOrder) -
         raise NotAMemberError(f"--state {state.folder}: is a membership in another federation")
 
 
-def _believed(state: MemberState, known: Membership) -> FederationAuthority:
+def _believed(state: MemberState, membership: Membership) -> FederationAuthority:
     """Return whom this member believes."""
-    return FederationAuthority(state.tls.ca.read_text(encoding="ascii"), known.public_web)
+    return FederationAuthority(state.tls.ca.read_text(encoding="ascii"), membership.public_web)
 
 
 def _shown(asked: JoinOrder) -> tuple[str, str]:
