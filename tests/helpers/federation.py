@@ -17,6 +17,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import psutil
 from tacit_services.federation import access
 from tacit_services.journal import journal_file
 from tacit_services.transport.tls import Tls
@@ -202,6 +203,13 @@ class Host(Machine):
         self.serving.kill()
         self.serving.wait()
 
+    def broker_pid(self) -> int:
+        """Return the process that is its broker."""
+        assert self.serving is not None
+        children = psutil.Process(self.serving.pid).children()
+        (broker,) = (child for child in children if child.name() == "mosquitto")
+        return int(broker.pid)
+
     def move(self, place: Path) -> None:
         """Stop serving, copy the folder to `place`, and serve it there at another port."""
         assert self.serving is not None
@@ -310,7 +318,16 @@ class Member(Machine):
 
     def certificate_ends(self) -> float:
         """Return when its certificate ends, in seconds since 1970."""
-        return Tls(*(self.state / name for name in ("ca.crt", "tls.crt", "tls.key"))).ends()
+        return self.tls.ends()
+
+    @property
+    def tls(self) -> Tls:
+        """The files by which it shows who it is."""
+        return Tls(*(self.state / name for name in ("ca.crt", "tls.crt", "tls.key")))
+
+    def work_log(self, run: str) -> str:
+        """Return what its process of a run has logged."""
+        return (self.state / "runs" / run / "worker.log").read_text(errors="replace")
 
     @property
     def has_joined(self) -> bool:

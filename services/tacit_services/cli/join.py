@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit import regular_file
 from tacit.errors import ConfigError
 from tacit_services.cli.option_group import option_group
 from tacit_services.cli.options import AsJson
 from tacit_services.cli.say import print_line
+from tacit_services.cli.systemd_unit import unit_text
 from tacit_services.extras import need
+from tacit_services.transport import rest_client
 
 if TYPE_CHECKING:
     from tacit_services.member.member_state import MemberState
@@ -26,22 +26,6 @@ StateFolder = Annotated[
     Path | None,
     typer.Option("--state", metavar="DIR", envvar="TACIT_STATE", help="what this member keeps"),
 ]
-_UNIT = """\
-[Unit]
-Description=tacit member, {state}
-After=network-online.target
-Wants=network-online.target
-
-[Service]
-ExecStart={command}
-Restart=on-failure
-RestartSec=5
-KillMode=mixed
-NoNewPrivileges=true
-
-[Install]
-WantedBy=multi-user.target
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +111,9 @@ def _join(
         _print_unit(folder, url, flags)
         return
     asked = membership.JoinOrder(
-        url=url, token=flags.token or _read(flags.token_file), ca=flags.ca, name=flags.as_,
-        data=flags.data, dataset=flags.name, rows=flags.rows, policy=flags.policy, yes=flags.yes,
+        url=url, token=flags.token or rest_client.token(flags.token_file), ca=flags.ca,
+        name=flags.as_, data=flags.data, dataset=flags.name, rows=flags.rows,
+        policy=flags.policy, yes=flags.yes,
         ask=sys.stdin.isatty() and not flags.yes, published=flags.published,
         health=flags.health_file, page=flags.page,
     )  # fmt: skip
@@ -188,22 +173,14 @@ def _state(state: Path | None) -> MemberState:
     return membership.known_state(state)
 
 
-def _read(token_file: Path | None) -> str | None:
-    """Return the token in a file; None: there is none. Raises ConfigError."""
-    if token_file is None:
-        return None
-    try:
-        return regular_file.text(token_file, "ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--token-file {token_file}: {error}") from error
-
-
 def _print_unit(state: Path, url: str, flags: JoinFlags) -> None:
-    words = [str(Path(sys.argv[0]).resolve()), "join", url, "--state", str(state.resolve())]
+    place = state.resolve()
+    words = ["join", url, "--state", str(place)]
     if flags.policy is not None:
         words += ["--policy", str(flags.policy.resolve())]
     if flags.yes:
         words.append("--yes")
     if flags.page is not None:
         words += ["--page", flags.page]
-    typer.echo(_UNIT.format(state=state.resolve(), command=shlex.join(words)), nl=False)
+    text = unit_text(f"tacit member, {place}", words, "Restart=on-failure", "RestartSec=5")
+    typer.echo(text, nl=False)

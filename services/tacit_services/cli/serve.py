@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -13,30 +11,12 @@ import typer
 
 from tacit_services.cli.option_group import option_group
 from tacit_services.cli.say import print_line
+from tacit_services.cli.systemd_unit import unit_text
 from tacit_services.extras import need
 
 ServedFolder = Annotated[
     Path, typer.Argument(metavar="FOLDER", help="the federation's folder", show_default=False)
 ]
-_UNIT = """\
-[Unit]
-Description=tacit federation in {folder}
-After=network-online.target
-Wants=network-online.target
-
-[Service]
-ExecStart={command}
-Restart=always
-RestartSec=2
-KillMode=mixed
-NoNewPrivileges=true
-ProtectSystem=strict
-ReadWritePaths={folder}
-PrivateTmp=true
-
-[Install]
-WantedBy=multi-user.target
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +60,13 @@ class ServeFlags:
         typer.Option(envvar="TACIT_CERTIFICATE", help="for HTTPS, of a name that the world knows"),
     ] = None
     key: Annotated[Path | None, typer.Option(envvar="TACIT_KEY", help="its key")] = None
+    organisation_ca: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="TACIT_ORGANISATION_CA",
+            help="roots of an organisation's own authority, for --certificate and --broker",
+        ),
+    ] = None
     data: Annotated[
         Path | None, typer.Option(envvar="TACIT_DATA", help="folder with published test sets")
     ] = None
@@ -155,9 +142,19 @@ serve = option_group(_serve, "flags", ServeFlags)
 
 
 def _print_unit(folder: Path, flags: Mapping[str, object]) -> None:
-    words = [str(Path(sys.argv[0]).resolve()), "serve", str(folder.resolve())]
+    place = folder.resolve()
+    words = ["serve", str(place)]
     for name, value in flags.items():
         values = value if isinstance(value, list) else [value]
         option = "--" + {"hosts": "host"}.get(name, name).replace("_", "-")
-        words += [word for each in values if each is not None for word in (option, str(each))]
-    typer.echo(_UNIT.format(folder=folder.resolve(), command=shlex.join(words)), nl=False)
+        words += [word for each in values if each is not None for word in (option, _word(each))]
+    text = unit_text(
+        f"tacit federation in {place}", words, "Restart=always", "RestartSec=2",
+        "ProtectSystem=strict", f"ReadWritePaths={place}", "PrivateTmp=true",
+    )  # fmt: skip
+    typer.echo(text, nl=False)
+
+
+def _word(value: object) -> str:
+    """Return a flag's value for a service, which begins in another folder."""
+    return str(value.resolve() if isinstance(value, Path) else value)

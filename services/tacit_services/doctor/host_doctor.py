@@ -13,16 +13,16 @@ from tacit_services.doctor import machine
 from tacit_services.doctor.diagnosis import Diagnosis, ill, near, skipped, well
 from tacit_services.doctor.host_route import HostRoute
 from tacit_services.enrollment import certificates
+from tacit_services.enrollment.acl import BROKER
 from tacit_services.enrollment.authority import CA, CERTIFICATE
 from tacit_services.federation import access, federation_settings
 from tacit_services.federation.access import Access
 from tacit_services.federation.federation_settings import FederationSettings
 from tacit_services.transport.mqtt import ALPN
 from tacit_services.transport.proxy import DIRECT
-from tacit_services.transport.tls import near_end
+from tacit_services.transport.tls import context_trusting, near_end
 
-_SERVED = ("broker", "enrollment")  # folders of the servers' certificates, in FOLDER/ca
-_RENEWED = "`tacit serve` renews it when it starts: start it anew"
+_RENEWED = "`tacit serve` renews its own when it starts, and reads others then: start it anew"
 
 
 class HostDoctor:
@@ -49,8 +49,8 @@ class HostDoctor:
             if diagnosis.is_ill and what == "port":
                 cause = diagnosis.what
             yield diagnosis
-        for name in (CA, *(f"{name}/{CERTIFICATE}" for name in _SERVED)):
-            if (path := self._folder / "ca" / name).exists():
+        for path in self._served():
+            if path.exists():
                 yield _certificate(path)
         yield machine.disk(self._folder)
         yield machine.memory()
@@ -69,17 +69,32 @@ class HostDoctor:
 
     def _broker(self) -> Diagnosis:
         """Look whether the front door hands a client of MQTT to the federation's broker."""
+        name = federation_settings.BELIEVED if self._settings.broker else f"ca/{CA}"
         try:
-            certificate = self._route.certificate(ALPN)
-            ca = x509.load_pem_x509_certificate((self._folder / "ca" / CA).read_bytes())
-            certificate.verify_directly_issued_by(ca)
-        except (OSError, ValueError, TypeError) as error:
-            return ill("broker", f"does not answer ({error or 'closed'})", "see broker/broker.log")
+            context = context_trusting(self._folder / name)
+            context.check_hostname = False  # it is asked for at the loopback interface
+            self._route.shown_to(context, ALPN)
+        except (OSError, TacitError) as error:
+            return ill("broker", f"does not answer ({error or 'closed'})", self._broker_log())
         return well("broker", "answers at the one port")
+
+    def _broker_log(self) -> str:
+        if self._settings.broker is None:
+            return "see broker/broker.log"
+        return f"look at {self._settings.broker}, and at its certificate (docs/federation.md)"
+
+    def _served(self) -> list[Path]:
+        """Return the certificates of the authority and of what serves."""
+        ca = self._folder / "ca"
+        served = [ca / CA]
+        if self._settings.broker is None:
+            served.append(ca / BROKER / CERTIFICATE)
+        served.append(self._settings.certificate or ca / federation_settings.WEB / CERTIFICATE)
+        return served
 
 
 def _certificate(path: Path) -> Diagnosis:
-    what = path.parent.name if path.name == CERTIFICATE else "authority"
+    what = {CERTIFICATE: path.parent.name, CA: "authority"}.get(path.name, path.name)
     try:
         certificate = x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError) as error:

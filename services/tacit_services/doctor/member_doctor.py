@@ -24,7 +24,7 @@ from tacit_services.member.member_state import MemberState
 from tacit_services.transport import pinned_authority
 from tacit_services.transport.mqtt import ALPN, Connection, Inbound
 from tacit_services.transport.pinned_authority import CLOCK, FederationAuthority
-from tacit_services.transport.tls import near_end
+from tacit_services.transport.tls import Tls, near_end
 from tacit_services.versions import own_version, who_must_move
 
 HTTPS = "http/1.1"
@@ -164,6 +164,14 @@ class MemberDoctor:
             ca = self._authority.ca.encode("ascii")
         return certificates.is_issued_by(certificate, ca)
 
+    def _is_believed(self, tls: Tls) -> bool:
+        """Return whether the broker has a certificate of an organisation that the host names."""
+        try:
+            self._route.shown_to(tls.context(), ALPN)
+        except OSError:
+            return False
+        return True
+
     def _is_foreign(self, state: MemberState, certificate: x509.Certificate) -> bool:
         """Return whether a member whose host has a certificate of the federation sees another."""
         membership = state.membership()
@@ -216,7 +224,7 @@ class MemberDoctor:
                 f"{self._route.address} does not hand us to it ({error or 'closed'})",
                 "the host's operator looks with `tacit doctor --federation FOLDER`",
             )
-        if not self._is_ours(certificate):
+        if not self._is_ours(certificate) and not self._is_believed(tls):
             return _taken_apart("for MQTT, ", certificate)
         member = self._state.membership()
         assert member is not None

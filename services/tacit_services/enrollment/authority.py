@@ -56,6 +56,12 @@ class CertificateAuthority:
             ) from error
         except ValueError as error:
             raise ConfigError(f"{folder}: ca.key or ca.crt is damaged: {error}") from error
+        if self.certificate.issuer != self.certificate.subject:
+            raise ConfigError(
+                f"{folder / CA}: is signed by {self.certificate.issuer.rfc4514_string()}; this "
+                "authority is nobody's but its own, as a broker that believed one above it would "
+                "let everybody in whom that one has signed. Take ca.crt and ca.key away"
+            )
 
     @classmethod
     def create(cls, folder: Path, name: str = "tacit") -> CertificateAuthority:

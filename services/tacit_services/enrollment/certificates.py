@@ -103,6 +103,12 @@ def is_issued_by(certificate: x509.Certificate, authority: bytes) -> bool:
     return True
 
 
+def is_same(authority: bytes, other: bytes) -> bool:
+    """Return whether two files of authorities (PEM) begin with the same one's certificate."""
+    first, second = (x509.load_pem_x509_certificate(text) for text in (authority, other))
+    return first == second
+
+
 def due(certificate: x509.Certificate, days: int) -> bool:
     """Return whether the certificate ends within `days` days."""
     return certificate.not_valid_after_utc < datetime.now(UTC) + timedelta(days=days)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit import regular_file
 from tacit.errors import ConfigError
+from tacit_services.disk.secret_file import token_in
 from tacit_services.enrollment.authority import CA
 from tacit_services.federation import federation_settings
 from tacit_services.transport import pinned_authority
@@ -67,11 +67,7 @@ def of_url(url: str, token_file: Path, ca: str | None, proxies: Proxies) -> Acce
     ca: `sha256:…`, where the token does not say by what the host is known. Raises ConfigError,
     ServiceError.
     """
-    try:
-        text = regular_file.text(token_file, "ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--token-file {token_file}: {error}") from error
-    if (match := _TOKEN.fullmatch(text)) is None:
+    if (match := _TOKEN.fullmatch(token_in(token_file, "--token-file"))) is None:
         raise ConfigError(f"--token-file {token_file}: holds no token")
     secret, digest = match.groups()
     pin = ca or (PREFIX + digest if digest else None)

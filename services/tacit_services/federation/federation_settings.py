@@ -19,10 +19,13 @@ from tacit import regular_file, shown
 from tacit.errors import ConfigError
 from tacit_services.disk import files
 from tacit_services.enrollment.authority import CA
+from tacit_services.federation import organisation
 from tacit_services.transport.address import HostPort, split_host_port
 from tacit_services.transport.pinned_authority import FederationAuthority
 
 FILE = "federation.toml"
+BELIEVED = "believed.crt"
+WEB = "enrollment"  # the folder, in ca/, of the HTTPS server's certificate, as of tacit pki
 _SERVED = "served.json"
 _ANY = ("0.0.0.0", "::", "")  # noqa: S104  (compared with, not bound to)
 
@@ -46,6 +49,11 @@ class FederationSettings(BaseModel):
         None, description="certificate for HTTPS that the world knows; left out: the authority's"
     )
     key: Path | None = Field(None, description="its key")
+    organisation_ca: Path | None = Field(
+        None,
+        description="roots of an organisation's own authority, which members believe for "
+        "`certificate` and `broker`; left out: none",
+    )
     data: Path | None = Field(None, description="folder with published test sets")
     parallel: int = Field(4, gt=0, le=64, description="runs that train at a time; others wait")
     token_uses: int | None = Field(
@@ -120,9 +128,25 @@ def note_served(folder: Path, settings: FederationSettings) -> None:
     files.write(folder / _SERVED, content, files.PUBLIC)
 
 
+def note_believed(folder: Path, settings: FederationSettings) -> Path:
+    """Write down whom members believe, the federation's authority first; returns the file.
+
+    Raises ConfigError for an organisation's authority that is none, OSError.
+    """
+    text = (folder / "ca" / CA).read_text(encoding="ascii")
+    if settings.organisation_ca is not None:
+        text += organisation.roots(settings.organisation_ca)
+    path = folder / BELIEVED
+    files.write(path, text.encode("ascii"), files.PUBLIC)
+    return path
+
+
 def authority(folder: Path, settings: FederationSettings) -> FederationAuthority:
-    """Return what members know the host of `folder` by. Raises OSError."""
-    ca = (folder / "ca" / CA).read_text(encoding="ascii")
+    """Return what members know the host of `folder` by, once it was served. Raises OSError."""
+    path = folder / BELIEVED
+    if not path.exists():  # it was last served by a tacit that had no such file
+        path = folder / "ca" / CA
+    ca = path.read_text(encoding="ascii")
     return FederationAuthority(ca, public_web=settings.certificate is not None)
 
 

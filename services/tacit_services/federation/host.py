@@ -8,6 +8,7 @@
     FOLDER/files, code/     uploaded files; code that the operator lets run here
     FOLDER/packing/         what is being packed of an upload by the page
     FOLDER/audit.jsonl      who did what
+    FOLDER/believed.crt     the authorities that members believe for this host
 
 All that must outlast the process is in FOLDER: after kill -9 the same command goes on.
 """
@@ -34,12 +35,13 @@ from tacit_services.disk import files
 from tacit_services.enrollment.acl import aggregator_name
 from tacit_services.enrollment.authority import CA, CERTIFICATE, KEY, CertificateAuthority
 from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError
-from tacit_services.federation import federation_settings
+from tacit_services.federation import federation_settings, organisation
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.broker import FederationBroker, certified
 from tacit_services.federation.federation_rest import HostDesks, create_app
 from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.host_packing import HostPacking
+from tacit_services.federation.kept_rules import HOST
 from tacit_services.federation.lingering import Lingering
 from tacit_services.federation.member_control import MemberControl
 from tacit_services.federation.member_desk import (
@@ -62,13 +64,13 @@ from tacit_services.federation.submissions import Submissions
 from tacit_services.federation.supervisor import Rules, Supervisor
 from tacit_services.offers.offer import OFFER
 from tacit_services.transport import http_server
-from tacit_services.transport.address import bind
+from tacit_services.transport.address import bind, split_host_port
 from tacit_services.transport.front_door import FrontDoor
 from tacit_services.transport.pinned_authority import PREFIX
+from tacit_services.transport.tls import Tls
 
 log = logging.getLogger("tacit.federation")
 _SWEEP_SECONDS = 3600.0  # between two looks for uploads that no run names
-WEB = "enrollment"  # the folder of the HTTPS server's certificate, as of tacit pki
 
 
 class HostFolder:
@@ -148,13 +150,15 @@ class FederationHost:
         path = folder.path
         listener = bind(settings.listen)  # a port in use is better said before anything starts
         shown = None if settings.show is None else bind(settings.show)
-        web = folder.certificate(WEB, settings.names)
+        self._believed = federation_settings.note_believed(path, settings)
+        self._authority = federation_settings.authority(path, settings)
+        web = self._web()
         self._tokens = JoinTokens(path / "members")
         self._audit = AuditLog(path / "audit.jsonl")
         members = Members(path / "members")
         people = People(path / "people")
         people.operator_token()
-        self._broker, self._rules = _broker(folder, children)
+        self._broker, self._rules = self._broker_and_rules(children)
         rules = self._rules
         self._store = settings.store or store.start(children).address
         parts.callback(rules.stop)
@@ -169,7 +173,6 @@ class FederationHost:
         self._submissions = submissions = Submissions(records, pool, path / "code", settings.data)
         self._swept: float | None = None
         desk = RunDesk(records, supervisor, submissions, pool, self._audit, members.roll)
-        self._authority = federation_settings.authority(path, settings)
         control = MemberControl(
             members, people, self._tokens, folder.authority, rules, self._authority,
             settings.url, self._audit, desk.gone,
@@ -181,7 +184,9 @@ class FederationHost:
             _person_of(people),
         )  # fmt: skip
         app = create_app((*desks.routers(), *host_pages()), settings.names)
-        inner = parts.enter_context(_https(app, folder, web, lambda port: door.origin(port)))
+        inner = parts.enter_context(
+            _https(app, folder.authority.folder / CA, web, lambda port: door.origin(port))
+        )
         supervisor.start()
         parts.callback(supervisor.close)
         door = FrontDoor(listener, self._broker, inner)
@@ -216,6 +221,30 @@ class FederationHost:
         if removed:
             log.info("%d uploads that no run names were removed", len(removed))
 
+    def _web(self) -> tuple[Path, Path]:
+        """Return the files of the HTTPS server's certificate and key. Raises ConfigError."""
+        settings = self._folder.settings
+        bundle = self._folder.certificate(federation_settings.WEB, settings.names)
+        if settings.certificate is None or settings.key is None:
+            return bundle / CERTIFICATE, bundle / KEY
+        pair = settings.certificate, settings.key
+        _warn(organisation.complaint_of_web(*pair, self._authority.context(), settings.names[0]))
+        return pair
+
+    def _broker_and_rules(self, children: list[Child]) -> tuple[str, Rules]:
+        """Return the broker's address and rules: an organisation's own, or one that starts."""
+        folder = self._folder
+        place = folder.path / "broker"
+        address = folder.settings.broker
+        if address is None:
+            broker = FederationBroker(place, folder.authority, folder.settings.names)
+            return broker.start(children).address, broker.rules()
+        bundle = folder.certificate(HOST)
+        tls = Tls(self._believed, bundle / CERTIFICATE, bundle / KEY)
+        for name in (split_host_port(address)[0], folder.settings.names[0]):
+            _warn(organisation.complaint_of_broker(address, name, tls))
+        return address, StatedRules(place)
+
     def _member_desk(self, members: Members) -> MemberDesk:
         days = self._folder.settings.certificate_days
         return MemberDesk(self._folder.authority, self._tokens, members, days)
@@ -241,13 +270,14 @@ class FederationHost:
         place = self._folder.path / "runs" / run
         state = place / "state"
         state.mkdir(exist_ok=True, mode=0o700)
+        settings = self._folder.settings
         bundle = self._folder.certificate(aggregator_name(run))
         variables = {
             "TACIT_RUN_FILE": str(place / OFFER),
             "TACIT_OFFER": str(place),
             "TACIT_RUN_ID": run,
             "TACIT_BROKER": self._broker,
-            "TACIT_TLS_CA": str(bundle / CA),
+            "TACIT_TLS_CA": str(self._believed if settings.broker else bundle / CA),
             "TACIT_TLS_CERT": str(bundle / CERTIFICATE),
             "TACIT_TLS_KEY": str(bundle / KEY),
             "TACIT_STORE": self._store,
@@ -259,12 +289,12 @@ class FederationHost:
             "TACIT_LABELS": str(state / "labels.safetensors"),
             "TACIT_JOURNAL_FILE": str(place / "journal"),
             "TACIT_THREADS": "1",
-            "TACIT_LOG": self._folder.settings.log,
+            "TACIT_LOG": settings.log,
         }
-        if self._folder.settings.show is not None:
+        if settings.show is not None:
             variables["TACIT_LINGER"] = "true"
-        if self._folder.settings.data is not None:
-            variables["TACIT_DATA"] = str(self._folder.settings.data)
+        if settings.data is not None:
+            variables["TACIT_DATA"] = str(settings.data)
         return Child(f"run {run}", ["tacit", "aggregator"], variables, place / "aggregator.log")
 
 
@@ -283,14 +313,10 @@ def _newest(supervisor: Supervisor, sockets: RunSockets) -> Path | None:
     return None if run is None else sockets.path(run)
 
 
-def _broker(folder: HostFolder, children: list[Child]) -> tuple[str, Rules]:
-    """Return the address and the rules of the broker: an organisation's own, or one that starts."""
-    place = folder.path / "broker"
-    if folder.settings.broker is not None:
-        return folder.settings.broker, StatedRules(place)
-    broker = FederationBroker(place, folder.authority, folder.settings.names)
-    address = broker.start(children).address
-    return address, broker.rules()
+def _warn(complaint: str) -> None:
+    """Log what is wrong, if anything is. Runs go on meanwhile."""
+    if complaint:
+        log.warning("%s", complaint)
 
 
 def _person_of(people: People) -> Callable[..., Person]:
@@ -307,22 +333,23 @@ def _person_of(people: People) -> Callable[..., Person]:
 
 @contextmanager
 def _https(
-    app: FastAPI, folder: HostFolder, web: Path, origin: Callable[[int], str | None]
+    app: FastAPI, members_ca: Path, web: tuple[Path, Path], origin: Callable[[int], str | None]
 ) -> Iterator[str]:
     """Serve `app` at a loopback port in a thread of its own; yields the address.
 
+    members_ca: has signed the certificates that members show. web: the server's own and its key.
     origin: the address of the client whose connection comes from a port of the front door's.
     """
-    settings = folder.settings
     listener = bind("127.0.0.1:0")
+    certificate, key = web
     host, port = listener.getsockname()[:2]
     server = http_server.HttpServer(
         app,
         origin=origin,
         timeout_graceful_shutdown=1,
-        ssl_certfile=settings.certificate or web / CERTIFICATE,
-        ssl_keyfile=settings.key or web / KEY,
-        ssl_ca_certs=folder.authority.folder / CA,
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
+        ssl_ca_certs=members_ca,
         ssl_cert_reqs=ssl.CERT_OPTIONAL,
     )
     with http_server.in_thread(server, listener, "https"):

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from tacit.errors import ConfigError, other_format
-from tacit_services.disk import files
+from tacit.errors import ConfigError
+from tacit_services.disk import json_record
 
 FORMAT = 1
 RECORD = "record.json"
@@ -183,21 +183,16 @@ class RunRecords:
     def _write(self, record: RunRecord) -> None:
         folder = self._folder / record.name
         folder.mkdir(exist_ok=True, mode=0o700)
-        content = {"format": FORMAT, **asdict(record)}
-        files.write(folder / RECORD, json.dumps(content, indent=1).encode(), files.SECRET)
+        json_record.write(folder / RECORD, FORMAT, asdict(record))
         self._records[record.name] = record
 
     def _read(self) -> Iterator[RunRecord]:
         for path in sorted(self._folder.glob(f"*/{RECORD}")):
-            try:
-                yield _record(json.loads(path.read_bytes()))
-            except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                raise ConfigError(f"{path}: is damaged ({error})") from error
+            if (record := json_record.read(path, FORMAT, _record)) is not None:
+                yield record
 
 
 def _record(content: dict[str, Any]) -> RunRecord:
-    if (number := content.pop("format")) != FORMAT:
-        raise ValueError(other_format(number, FORMAT))
     answers = {member: MemberAnswer(**answer) for member, answer in content.pop("answers").items()}
     return RunRecord(answers=answers, **content)
 

@@ -37,7 +37,7 @@ def joined(
     tls = state.tls
     if before is None:
         files.write(tls.ca, authority.ca.encode("ascii"), files.PUBLIC)
-    elif tls.ca.read_text(encoding="ascii") != authority.ca:
+    elif not certificates.is_same(tls.ca.read_bytes(), authority.ca.encode("ascii")):
         raise ConfigError(
             f"--state {state.folder}: is a membership in another federation than the line's; take "
             "another --state"
@@ -61,6 +61,7 @@ def joined(
             f"{url}: knows this member as {member.edge}, and its state says {before}; the host's "
             "register of members was lost: ask its administrator, and take another --state"
         )
+    files.write(tls.ca, authority.ca.encode("ascii"), files.PUBLIC)
     files.write(tls.cert, certificates.pem(member.certificate), files.PUBLIC)
     return member.edge, member.name
 

@@ -6,12 +6,11 @@ runs/RUN/shown       the fingerprint of the offer whose screen the owner has see
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from tacit.errors import ConfigError, other_format
-from tacit_services.disk import files
+from tacit_services.disk import files, json_record
 from tacit_services.member.run_cost import RunPromise
 from tacit_services.member.screen_text import ScreenSections, text_of
 
@@ -43,29 +42,23 @@ class LookRecord:
 
     def keep(self, folder: Path) -> None:
         """Write it into the run's folder, durably. Raises OSError."""
-        content = {"format": FORMAT, **asdict(self)}
-        files.write(folder / _FILE, json.dumps(content, indent=1).encode(), files.SECRET)
+        json_record.write(folder / _FILE, FORMAT, asdict(self))
 
 
 def record_in(folder: Path) -> LookRecord | None:
     """Return the record in a run's folder; None: it was not looked at. Raises ConfigError."""
-    path = folder / _FILE
-    try:
-        content = json.loads(path.read_bytes())
-        if (number := content.pop("format")) != FORMAT:
-            raise ValueError(other_format(number, FORMAT))
-        promise = content.pop("promise", None)
-        sections = tuple(
-            (title, tuple((label, words) for label, words in rows))
-            for title, rows in content.pop("sections")
-        )
-        return LookRecord(
-            **content, sections=sections, promise=None if promise is None else RunPromise(**promise)
-        )
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path}: is damaged ({error})") from error
+    return json_record.read(folder / _FILE, FORMAT, _record)
+
+
+def _record(content: dict[str, Any]) -> LookRecord:
+    promise = content.pop("promise", None)
+    sections = tuple(
+        (title, tuple((label, words) for label, words in rows))
+        for title, rows in content.pop("sections")
+    )
+    return LookRecord(
+        **content, sections=sections, promise=None if promise is None else RunPromise(**promise)
+    )
 
 
 def note_shown(folder: Path, record: LookRecord) -> None:

@@ -12,7 +12,6 @@ The folder has
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,8 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tacit import file_lock
-from tacit.errors import ConfigError, other_format
-from tacit_services.disk import files
+from tacit.errors import ConfigError
+from tacit_services.disk import files, json_record
 from tacit_services.member.consent import Consents
 from tacit_services.transport.tls import Tls
 
@@ -89,21 +88,11 @@ class MemberState:
 
     def membership(self) -> Membership | None:
         """Return the membership; None: this folder is of no member. Raises ConfigError."""
-        path = self.folder / _FILE
-        try:
-            content = json.loads(path.read_bytes())
-            if (number := content.pop("format")) != FORMAT:
-                raise ValueError(other_format(number, FORMAT))
-            return Membership(**content)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"{path}: is damaged ({error})") from error
+        return json_record.read(self.folder / _FILE, FORMAT, lambda values: Membership(**values))
 
     def keep(self, membership: Membership) -> None:
         """Write the membership, durably. Raises OSError."""
-        content = {"format": FORMAT, **asdict(membership)}
-        files.write(self.folder / _FILE, json.dumps(content, indent=1).encode(), files.SECRET)
+        json_record.write(self.folder / _FILE, FORMAT, asdict(membership))
 
     def consents(self) -> Consents:
         """Return the owner's answers as they are now. Raises PrivacyError."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from tacit.errors import ConfigError
+from tacit.errors import ConfigError, ServiceError
 from tacit.privacy.policy import Policy
 from tacit_services import logs
+from tacit_services.enrollment import certificates
 from tacit_services.identity.folder import Identities
 from tacit_services.identity.ledger_loan import LifetimeBound
 from tacit_services.member import leaving
@@ -239,9 +240,13 @@ def _begun(state: MemberState, asked: JoinOrder, proxies: Proxies, parts: Path) 
 def _check_federation(state: MemberState, known: Membership, asked: JoinOrder) -> None:
     """Raise NotAMemberError where the token that was shown now is of another federation."""
     _, _, digest = (asked.token or "").partition(".")
-    ca = state.tls.ca.read_text(encoding="ascii")
-    if digest and FederationAuthority(ca, known.public_web).pin() != PREFIX + digest:
+    if digest and _believed(state, known).pin() != PREFIX + digest:
         raise NotAMemberError(f"--state {state.folder}: is a membership in another federation")
+
+
+def _believed(state: MemberState, membership: Membership) -> FederationAuthority:
+    """Return whom this member believes."""
+    return FederationAuthority(state.tls.ca.read_text(encoding="ascii"), membership.public_web)
 
 
 def _shown(asked: JoinOrder) -> tuple[str, str]:
@@ -277,19 +282,26 @@ def _published(asked: JoinOrder, parts: Path, known: str | None) -> str | None:
 def _begun_again(
     state: MemberState, known: Membership, asked: JoinOrder, proxies: Proxies
 ) -> Membership | None:
-    """Join again with the key of before: its certificate has ended, or the host has moved.
+    """Join again with the key of before.
 
-    Returns None where neither is so, or no line is there to join by. Raises ConfigError where the
-    host at a new address is of another federation.
+    Its certificate has ended, or the host has moved, or its line names others to be believed. None
+    where nothing is so, or no line is there to join by. Raises ConfigError where the host at a new
+    address is of another federation.
     """
     url = asked.url.rstrip("/")
     if asked.token is None:
         return None
-    if url == known.url and not OwnCertificate(state, known, proxies).has_ended():
+    stays = url == known.url and not OwnCertificate(state, known, proxies).has_ended()
+    if stays and asked.ca in (None, _believed(state, known).pin()):
         return None
     token, ca = _shown(asked)
-    authority = pinned_authority.fetched(url, ca, proxies)
-    if state.tls.ca.read_text(encoding="ascii") != authority.ca:
+    try:
+        authority = pinned_authority.fetched(url, ca, proxies)
+    except (ConfigError, ServiceError):
+        if stays:  # a line of before: what is there goes on
+            return None
+        raise
+    if not certificates.is_same(state.tls.ca.read_bytes(), authority.ca.encode("ascii")):
         raise ConfigError(
             f"--state {state.folder}: is a membership at {known.url}, and {url} is another "
             "federation; name another --state"

@@ -7,16 +7,16 @@ Times are in seconds since 1970. What is spent is of this member's data alone.
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from tacit.errors import ConfigError, PrivacyError, other_format
-from tacit_services.disk import files
+from tacit.errors import ConfigError, PrivacyError
+from tacit_services.disk import json_record
 from tacit_services.member import run_spending
 from tacit_services.member.host_client import Offered
 from tacit_services.member.look_record import record_in
@@ -45,23 +45,17 @@ class RunDiary:
 
     def keep(self, folder: Path) -> None:
         """Write it into the run's folder, durably. Raises OSError."""
-        content = {"format": FORMAT, **asdict(self)}
-        files.write(folder / _FILE, json.dumps(content, indent=1).encode(), files.SECRET)
+        json_record.write(folder / _FILE, FORMAT, asdict(self))
 
 
 def diary_in(folder: Path) -> RunDiary | None:
     """Return the diary in a run's folder; None: there is none. Raises ConfigError."""
-    path = folder / _FILE
-    try:
-        content = json.loads(path.read_bytes())
-        if (number := content.pop("format")) != FORMAT:
-            raise ValueError(other_format(number, FORMAT))
-        spent = content.pop("spent")
-        return RunDiary(**content, spent=None if spent is None else RunSpending(**spent))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ConfigError(f"{path}: is damaged ({error})") from error
+    return json_record.read(folder / _FILE, FORMAT, _diary)
+
+
+def _diary(content: dict[str, Any]) -> RunDiary:
+    spent = content.pop("spent")
+    return RunDiary(**content, spent=None if spent is None else RunSpending(**spent))
 
 
 def diary_of(folder: Path, fingerprint: str) -> RunDiary:

@@ -33,7 +33,8 @@ CLOCK = 300.0  # seconds by which this machine's clock may differ from the host'
 
 @dataclass(frozen=True, slots=True)
 class FederationAuthority:
-    """A federation's authority. ca: its certificate (PEM).
+    """A federation's authority. ca: its certificate (PEM), and then those of an organisation's
+    own authority, if the host or its broker shows one of its certificates.
 
     public_web: whether the host's HTTPS certificate is of an authority that the system trusts.
     """

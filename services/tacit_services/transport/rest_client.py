@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tacit import regular_file
 from tacit.errors import ConfigError
+from tacit_services.disk.secret_file import token_in
 
 if TYPE_CHECKING:
     from tacit_client import Client
@@ -26,15 +26,5 @@ def client(url: str, token: str | None = None) -> Client:
 
 
 def token(path: Path | None) -> str | None:
-    """Return the token in the file at `path`; None without a file.
-
-    Raises ConfigError if unreadable.
-    """
-    if path is None:
-        return None
-    try:
-        return regular_file.text(path, "ascii").strip()
-    except OSError as error:
-        raise ConfigError(f"token file {path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"token file {path}: {error}") from error
+    """Return the token in the file at `path`; None without a file. Raises as `token_in`."""
+    return None if path is None else token_in(path, "--token-file")

@@ -8,7 +8,6 @@ reads its rows, so that nobody sees for how long.
 from __future__ import annotations
 
 import logging
-import re
 import ssl
 import threading
 import time
@@ -23,6 +22,7 @@ from cryptography.exceptions import InvalidSignature
 from tacit import regular_file
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.disk import files
+from tacit_services.disk.secret_file import token_in
 from tacit_services.enrollment import certificates
 from tacit_services.enrollment.authority import CERTIFICATE, KEY, RENEW_DAYS
 from tacit_services.identity.folder import Identity
@@ -31,6 +31,7 @@ from tacit_services.transport.proxy import DIRECT, Proxies, refusal
 from tacit_services.transport.tls import Tls, context_trusting
 
 log = logging.getLogger("tacit.edge")
+_SETTING = "TACIT_ENROLL_TOKEN_FILE"
 RETRY_CAP = 4.0  # seconds between two tries, at most
 
 
@@ -51,7 +52,7 @@ class EnrolmentServer:
 
     def check(self) -> None:
         """Raise ConfigError where the token or the authorities cannot be read."""
-        _token(self.token_file)
+        token_in(self.token_file, _SETTING)
         context_trusting(self.ca)
 
     def signed(self, csr: x509.CertificateSigningRequest, stop: threading.Event) -> str | None:
@@ -60,7 +61,7 @@ class EnrolmentServer:
         Raises ConfigError where the token is wrong or the server refuses, ServiceError where it
         does not answer.
         """
-        token = _token(self.token_file)
+        token = token_in(self.token_file, _SETTING)
         believed = context_trusting(self.ca)
         deadline = time.monotonic() + self.timeout
         tries = 0
@@ -234,18 +235,6 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
     except (ValueError, TypeError, InvalidSignature):
         return False
     return True
-
-
-def _token(path: Path) -> str:
-    try:
-        token = regular_file.text(path, "ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"TACIT_ENROLL_TOKEN_FILE={str(path)!r}: {error}") from error
-    if not re.fullmatch(r"[!-~]+", token):
-        raise ConfigError(
-            f"TACIT_ENROLL_TOKEN_FILE={str(path)!r}: not a token: one word is expected"
-        )
-    return token
 
 
 def _post(

@@ -9,23 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.federation import Host, federation, run_file
+from tests.helpers.federation import federation, run_file
 from tests.helpers.servers import wait_for
 
 SECONDS = 24.0  # for which a certificate of this federation is valid
 POLICY = 'accept = "within"'
 DAYS = str(SECONDS / 86_400)
-
-
-def broker_of(host: Host) -> int:
-    """Return the process that is the host's broker."""
-    assert host.serving is not None
-    children = Path(f"/proc/{host.serving.pid}/task").glob("*/children")
-    pids = [int(pid) for path in children for pid in path.read_text().split()]
-    (broker,) = (
-        pid for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == "mosquitto"
-    )
-    return broker
 
 
 @pytest.mark.exhaustive
@@ -43,7 +32,7 @@ def test_training_goes_on_over_renewals_and_a_member_that_slept_joins_again(tmp_
             end = site.certificate_ends()
             host.wait(lambda end=end: time.time() > end)  # type: ignore[misc]
             assert site.certificate_ends() > end
-            os.kill(broker_of(host), signal.SIGKILL)
+            os.kill(host.broker_pid(), signal.SIGKILL)
             before = host.runs()["long"]["applied"]
             host.wait_run("long", lambda stands, before=before: stands["applied"] > before + 10)  # type: ignore[misc]
         # Then: nothing is lost or doubled

@@ -171,6 +171,16 @@ def test_an_answer_that_is_no_federations_ends_no_member(
         client.offers()
 
 
+@pytest.mark.parametrize("status", [302, 404, 405, 409, 429])
+def test_a_refusal_that_does_not_end_the_membership_is_asked_about_again(
+    host: HostileHost, client: HostClient, status: int
+) -> None:
+    host.status = status
+    host.content = json.dumps({"detail": "Not Found"}).encode()
+    with pytest.raises(ServiceError, match="Not Found"):
+        client.offers()
+
+
 def test_a_host_that_knows_this_member_no_more_ends_it(
     host: HostileHost, client: HostClient
 ) -> None:
