@@ -71,8 +71,10 @@ def _trained(run: RunFile, root: Path | None) -> Result:
         file.write_text(as_toml(content), encoding="utf-8")
         summary = train(file, out, *(() if root is None else ("--data", str(root))))
         lines = (out / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    points = map(json.loads, lines)
     return {
-        "series": [json.loads(line) for line in lines],
+        # Without the time of day, which is no number of a figure.
+        "series": [{key: point[key] for key in point if key != "at"} for point in points],
         "epsilon": summary["privacy"]["epsilon"],
     }
 
