@@ -21,8 +21,10 @@ from tacit_services.enrollment.acl import aggregator_name
 from tacit_services.federation.file_pool import FilePool, NoRoom, placed
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.run_records import RunRecord, RunRecords
-from tacit_services.offers.offer import OFFER, Offer, a_folder_too
-from tacit_services.offers.submission import FILES, Submission, stayed_at_host, submitted_run
+from tacit_services.offers.file_names import a_folder_too
+from tacit_services.offers.offer import OFFER, Offer
+from tacit_services.offers.submission import FILES, Submission, stayed_at_host
+from tacit_services.offers.submitted_run import submitted_run
 
 OPEN = 100  # runs of one researcher that are not over: members look at each
 _PLAIN = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")

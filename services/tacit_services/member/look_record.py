@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tacit.errors import ConfigError, other_format
 from tacit_services.disk import files
-from tacit_services.member.run_cost import RunPromise
+from tacit_services.member.run_promise import RunPromise
 from tacit_services.member.screen_text import ScreenSections, text_of
 
 FORMAT = 1
