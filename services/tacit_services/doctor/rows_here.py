@@ -11,7 +11,7 @@ from tacit_services.doctor.diagnosis import Diagnosis, ill, skipped, well
 from tacit_services.identity import own_ledgers
 from tacit_services.member.looking import look, with_rows
 from tacit_services.member.member_state import MemberState
-from tacit_services.member.run_worker import site_of
+from tacit_services.member.run_here import site_of
 from tacit_services.offers.offer_reading import read_offer
 from tacit_services.offers.submission import FILES
 from tacit_services.settings import data_home

@@ -15,10 +15,10 @@ class Owned:
     """What the ledger of a user's own data is found by.
 
     name: whose it is, or the file's absolute path. digest: SHA-256 of the file. unit: whose privacy
-    it is. dealing: how one file was dealt, in words, or "" where an edge has a file of its own. marks:
-    says what it holds, in one pass over it; None: it is found by name and bytes alone. view: of the
-    schema by which it says that. file: its file's name, for messages. apart_from: names of ledgers
-    that are of other people, as the owner says, though their ids or rows are alike.
+    it is. dealing: how one file was dealt, in words, or "" where an edge has a file of its own.
+    marks: says what it holds, in one pass over it; None: it is found by name and bytes alone. view:
+    of the schema by which it says that. file: its file's name, for messages. apart_from: names of
+    ledgers that are of other people, as the owner says, though their ids or rows are alike.
     """
 
     name: str

@@ -16,7 +16,7 @@ import dp_accounting as dpa
 import pytest
 from dp_accounting import pld, rdp
 from tacit_services.member.member_state import MemberState
-from tacit_services.member.run_worker import definition_of
+from tacit_services.member.run_here import definition_of
 
 from tacit.privacy.ledger import read_chains, read_lifetime_orders
 from tests.conftest import ROOT
