@@ -198,6 +198,11 @@ class Host(Machine):
         self.serving.kill()
         self.serving.wait()
 
+    def libraries(self) -> str:
+        """Return the files that its process has in memory, as Linux lists them."""
+        assert self.serving is not None
+        return Path(f"/proc/{self.serving.pid}/maps").read_text()
+
     def move(self, place: Path) -> None:
         """Stop serving, copy the folder to `place`, and serve it there at another port."""
         assert self.serving is not None

@@ -112,6 +112,7 @@ def test_an_owner_answers_by_hand(tmp_path: Path) -> None:
 
         host.wait(lambda: site.state.exists() and answer() == "waits for you")
         assert host.runs()["asked"]["state"] == "offered"
+        assert "libtorch" not in host.libraries()  # the run was checked in another process
         screen = site.tacit("offers", "show", "asked", "--state", site.state)
         assert "Who asks" in screen
         assert "read (3)" in screen
