@@ -329,6 +329,16 @@ class Member(Machine):
         self.joined.wait()
 
 
+def check_counted_once(pushes: Sequence[tuple[str, int]], applied: int) -> None:
+    """Fail unless each update is in the journal once, and all but a few are in the model.
+
+    What came in one batch with a run's last update is in the journal alone. An edge waits for a
+    receipt before its next, so that is less than one of each edge.
+    """
+    assert len(set(pushes)) == len(pushes)
+    assert applied <= len(pushes) < applied + len({edge for edge, _ in pushes})
+
+
 @contextmanager
 def federation(
     folder: Path, members: int, deaths: Mapping[str, Sequence[Death]] | None = None
