@@ -24,7 +24,7 @@ DOCUMENT = Path("docs/architecture.md")
 BEGIN = "<!-- the map: made by `make map` -->"
 END = "<!-- end of the map -->"
 PARTS = {"tacit": "The library", "tacit_services": "The processes"}
-UNDRAWN = ("errors", "rounding", "file_lock", "regular_file", "shown", "logs", "disk")
+UNDRAWN = ("errors", "digests", "rounding", "file_lock", "regular_file", "shown", "logs", "disk")
 _SENTENCE_END = re.compile(r"(?<=[.!?]) ")
 Arrows = dict[str, set[str]]
 

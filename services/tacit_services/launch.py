@@ -28,7 +28,7 @@ INTERRUPTED = 130  # the exit code of a command that was interrupted
 def aggregator() -> None:
     """Run the aggregator of one run until the run ends. Raises TacitError."""
     from tacit_services.aggregator.main import main
-    from tacit_services.offers.submission import submitted_run
+    from tacit_services.offers.submitted_run import submitted_run
     from tacit_services.settings import AggregatorSettings, read_settings
 
     settings = read_settings(AggregatorSettings)

@@ -11,19 +11,21 @@ import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from tacit import config, regular_file, shown
-from tacit.config import RunFile
+from tacit import regular_file, shown
 from tacit.errors import ConfigError, DataError
 from tacit.privacy import policy
 from tacit.privacy.policy import Policy
 from tacit_services.transport.address import UNIX, HostPort, ListenPlace, split_host_port
 from tacit_services.transport.proxy import Proxies
 from tacit_services.transport.tls import Tls
+
+if TYPE_CHECKING:
+    from tacit.config import RunFile
 
 S = TypeVar("S", bound="ServiceSettings")
 KNOWN_SALT = "tacit"
@@ -100,6 +102,8 @@ class ServiceSettings(BaseSettings):
 
         Raises ConfigError for a run file that is wrong, DataError where the data of none is there.
         """
+        from tacit import config  # with torch, for which who asks for a policy need not wait
+
         load = partial(config.load, edges=self.edges, seed=self.seed)
         return first_with_data(self.run_file, self.data, load)[1]
 

@@ -35,8 +35,8 @@ from tacit.algorithms.vafl.party import Party
 from tacit.algorithms.vafl.vafl_settings import Vafl
 from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
-from tacit.config.fingerprint import canonical
 from tacit.datasets.source import EdgePart
+from tacit.digests import canonical
 from tacit.models import Model
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random

@@ -210,6 +210,11 @@ class Host(Machine):
         (broker,) = (child for child in children if child.name() == "mosquitto")
         return int(broker.pid)
 
+    def libraries(self) -> str:
+        """Return the files that its process has in memory, as Linux lists them."""
+        assert self.serving is not None
+        return Path(f"/proc/{self.serving.pid}/maps").read_text()
+
     def move(self, place: Path) -> None:
         """Stop serving, copy the folder to `place`, and serve it there at another port."""
         assert self.serving is not None
@@ -343,6 +348,16 @@ class Member(Machine):
         assert self.joined is not None
         self.joined.kill()
         self.joined.wait()
+
+
+def check_counted_once(pushes: Sequence[tuple[str, int]], applied: int) -> None:
+    """Fail unless each update is in the journal once, and all but a few are in the model.
+
+    What came in one batch with a run's last update is in the journal alone. An edge waits for a
+    receipt before its next, so that is less than one of each edge.
+    """
+    assert len(set(pushes)) == len(pushes)
+    assert applied <= len(pushes) < applied + len({edge for edge, _ in pushes})
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from typing import Any
 from tacit import config
 from tacit.config import RunFile
 from tacit.config.definition import Definition, worker_names
-from tacit.config.fingerprint import canonical
+from tacit.digests import canonical
 
 Keys = Mapping[str, Any] | str  # a section's keys; or as lines of TOML
 Layer = Mapping[str, Keys] | str  # sections by name; or as TOML

@@ -1,4 +1,6 @@
-"""`tacit` services as child processes, forked off one process that has the imports done already.
+"""Child processes that are forked off one process which has the imports done already.
+
+They are services of `tacit`, or give one answer.
 
 To import torch and SciPy takes a service seconds of processor time, and a run on one machine has
 seven services. The forkserver of `multiprocessing` imports them once; a child is then there in
@@ -12,7 +14,10 @@ import contextlib
 import ctypes
 import functools
 import gc
+import importlib
+import json
 import multiprocessing
+import multiprocessing.connection
 import multiprocessing.context
 import os
 import signal
@@ -21,11 +26,13 @@ import sys
 import tempfile
 import threading
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import util
 from pathlib import Path
+from typing import Any
 
 from tacit import regular_file
+from tacit.errors import ServiceError
 from tacit_services import launch, python_child
 
 # By default glibc gives the 10 MB buffers of per-example gradients back to the system after every
@@ -46,6 +53,7 @@ _IMPORTED = [
     "tacit_services.launch",
     "tacit_services.aggregator.main",
     "tacit_services.edge.main",
+    "tacit_services.offers.submitted_run",
     "uvicorn.lifespan.on",
     "uvicorn.loops.auto",  # uvicorn imports these two only when it starts
     "tacit.kernels.network",  # with numba, if it is there
@@ -62,6 +70,11 @@ _LONGEST_FOLDER = 60  # bytes: a socket's whole name may have 107
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  (made by mkdtemp, for us alone)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
+_LONGEST_ANSWER = 1 << 20  # bytes
+_FAREWELL = 5.0  # seconds in which a child ends that gives no answer
+# Held where a child is started, or its end is read: `multiprocessing` does both for all children,
+# and what a start changes in this process is put back after it.
+_CHILDREN = threading.Lock()
 
 
 def prepare(run_file: Path | None = None) -> None:
@@ -100,26 +113,22 @@ class ForkedService:
         Output is appended to `log`. The forkserver's libraries were configured when it was started,
         so `environment` cannot change OMP_NUM_THREADS=1 or glibc's malloc.
         """
-        prepare()
         log.touch()  # so that the log can be read at once
-        self._process = _context().Process(target=_serve, args=(arguments, environment, str(log)))
-        # A forkserver, or its resource tracker, that has died is started again here.
-        with _without_main_module(), python_child.inherited(_AT_EXEC):
-            self._process.start()
+        self._process = _started(_serve, arguments, environment, str(log))
         assert self._process.pid is not None
         self.pid: int = self._process.pid
 
     def poll(self) -> int | None:
         """Return the exit code, None before the end; minus a signal's number if that ended it."""
-        return self._process.exitcode
+        return _code(self._process)
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code, once it has ended.
 
         Raises subprocess.TimeoutExpired after `timeout` seconds.
         """
-        self._process.join(timeout)
-        if (code := self._process.exitcode) is None:
+        multiprocessing.connection.wait([self._process.sentinel], timeout)
+        if (code := self.poll()) is None:
             raise subprocess.TimeoutExpired(["tacit"], timeout or 0.0)
         return code
 
@@ -136,6 +145,44 @@ class ForkedService:
     def kill(self) -> None:
         """Kill it; does nothing if it has ended."""
         self._process.kill()
+
+
+def answer_of(module: str, log: Path, *arguments: str) -> Any:
+    """Return what `module.answer(*arguments)` gives, as JSON has it, in a process of its own.
+
+    Nothing else comes back of what it does. Its output is appended to `log`. Raises ServiceError
+    where it ends without an answer, and OSError. Only where FORKS.
+    """
+    log.touch()
+    ours, theirs = _context().Pipe(duplex=False)
+    with ours:
+        with theirs:
+            process = _started(_answer, module, arguments, theirs, str(log))
+        with contextlib.suppress(EOFError, OSError):  # it has ended, or says too much
+            return json.loads(ours.recv_bytes(_LONGEST_ANSWER))
+    multiprocessing.connection.wait([process.sentinel], _FAREWELL)
+    process.kill()
+    multiprocessing.connection.wait([process.sentinel])
+    raise ServiceError(f"ended without an answer ({_code(process)}); see {log.name}")
+
+
+def _started(
+    target: Callable[..., None], *arguments: object
+) -> multiprocessing.context.ForkServerProcess:
+    """Return a child that is `target(*arguments)`."""
+    with _CHILDREN:
+        prepare()
+        process = _context().Process(target=target, args=arguments)
+        # A forkserver, or its resource tracker, that has died is started again here.
+        with _without_main_module(), python_child.inherited(_AT_EXEC):
+            process.start()
+    return process
+
+
+def _code(process: multiprocessing.context.ForkServerProcess) -> int | None:
+    """Return the exit code of a child; None before its end."""
+    with _CHILDREN:
+        return process.exitcode
 
 
 def die_with_parent() -> None:
@@ -164,10 +211,26 @@ def _die_with_command() -> None:
 
 def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
     """Be the service, in the child, as `tacit ARGUMENTS` would be."""
+    _settle(f"tacit {arguments[0]}", log)
+    os.environ.clear()
+    os.environ.update(environment)
+    launch.main(arguments[0])
+
+
+def _answer(
+    module: str, arguments: tuple[str, ...], to: multiprocessing.connection.Connection, log: str
+) -> None:
+    """Give the answer, in the child."""
+    _settle("tacit", log)
+    to.send_bytes(json.dumps(importlib.import_module(module).answer(*arguments)).encode())
+
+
+def _settle(name: str, log: str) -> None:
+    """Let this child, of this name, have nothing of the process that has forked it."""
     os.setsid()  # a Ctrl-C in the terminal is for the command; it stops its children in order
     die_with_parent()
     threading.Thread(target=_die_with_command, daemon=True).start()
-    _prctl(_PR_SET_NAME, f"tacit {arguments[0]}".encode())  # what ps and top show
+    _prctl(_PR_SET_NAME, name.encode())  # what ps and top show
     for descriptor, path, how in (
         (0, os.devnull, os.O_RDONLY),
         (1, log, os.O_WRONLY | os.O_APPEND | os.O_CREAT),
@@ -177,9 +240,6 @@ def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
         os.close(opened)
     os.dup2(1, 2)
     gc.freeze()  # what was imported is never garbage, and a look at it would copy its pages
-    os.environ.clear()
-    os.environ.update(environment)
-    launch.main(arguments[0])
 
 
 @contextlib.contextmanager

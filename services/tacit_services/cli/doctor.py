@@ -68,8 +68,8 @@ def _of_member(url: str | None, folder: Path | None, ca: str | None) -> Iterator
     """
     from tacit_services.doctor.host_route import HostRoute
     from tacit_services.doctor.member_doctor import MemberDoctor
+    from tacit_services.member.known_states import default_state, known_state
     from tacit_services.member.member_state import MemberState
-    from tacit_services.member.membership import default_state, known_state
     from tacit_services.transport.proxy import Proxies
 
     state: MemberState | None = None

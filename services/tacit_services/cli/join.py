@@ -100,13 +100,13 @@ def _join(
 ) -> None:
     """Join a federation with rows that stay here, and work in its runs: a member stays one."""
     need("edge" if flags.page is None else "aggregator")
-    from tacit_services.member import membership
+    from tacit_services.member import known_states, membership
 
     if flags.page is not None:
         from tacit_services.member.owner_page import check_address
 
         check_address(flags.page)
-    folder = state or membership.default_state(url)
+    folder = state or known_states.default_state(url)
     if systemd:
         _print_unit(folder, url, flags)
         return
@@ -168,9 +168,9 @@ def leave(state: StateFolder = None) -> None:
 
 
 def _state(state: Path | None) -> MemberState:
-    from tacit_services.member import membership
+    from tacit_services.member import known_states
 
-    return membership.known_state(state)
+    return known_states.known_state(state)
 
 
 def _print_unit(state: Path, url: str, flags: JoinFlags) -> None:

@@ -198,12 +198,12 @@ def _files(place: Path | None, state: Path | None) -> list[Path]:
 def _of_member(state: Path | None) -> tuple[str, DataLedgers]:
     """Return what a member's data is called, and its ledgers. Raises ConfigError, DataError."""
     from tacit_services.identity import own_ledgers
-    from tacit_services.member import membership
+    from tacit_services.member import known_states
     from tacit_services.settings import data_home
 
     if state is None:
         raise ConfigError("PATH or --state DIR: missing; `tacit ledger list` lists all ledgers")
-    member = membership.known_state(state).membership()
+    member = known_states.known_state(state).membership()
     if member is None:
         raise ConfigError(f"--state {state}: is of no member; `tacit ledger list` lists ledgers")
     account = own_ledgers.account(member.dataset, data_home())
@@ -214,13 +214,13 @@ def _of_member(state: Path | None) -> tuple[str, DataLedgers]:
 
 def _show_member(state: Path | None, delta: float, as_json: bool) -> None:
     """Show the ledger of a member's data, and what each run has spent by it."""
-    from tacit_services.member import membership, run_spending
+    from tacit_services.member import known_states, run_spending
     from tacit_services.settings import data_home
 
     dataset, account = _of_member(state)
     _show_account(account, delta, as_json)
     if not as_json:
-        consents = membership.known_state(state).consents().all()
+        consents = known_states.known_state(state).consents().all()
         names = {consent.fingerprint: consent.run for consent in consents}
         spent = run_spending.histories(dataset, data_home())
         for line in run_spending.memory_lines(dataset, spent, names):

@@ -9,10 +9,7 @@ from tacit.privacy.ledger import read_chains
 from tacit_services.display.progress import SlowSteps
 from tacit_services.doctor.diagnosis import Diagnosis, ill, skipped, well
 from tacit_services.identity import own_ledgers
-from tacit_services.member.looking import look, with_rows
 from tacit_services.member.member_state import MemberState
-from tacit_services.member.run_worker import site_of
-from tacit_services.offers.offer_reading import read_offer
 from tacit_services.offers.submission import FILES
 from tacit_services.settings import data_home
 
@@ -55,6 +52,11 @@ class RowsHere:
 
     def _rows(self, run: str) -> Diagnosis:
         """Read the rows as the run would."""
+        # With torch, for which who has no offer yet need not wait.
+        from tacit_services.member.looking import look, with_rows
+        from tacit_services.member.run_here import site_of
+        from tacit_services.offers.offer_reading import read_offer
+
         try:
             folder = self._state.run(run)
             offer = read_offer(folder)

@@ -17,6 +17,7 @@ from fastapi.security import HTTPAuthorizationCredentials
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from tacit.digests import Sha256
 from tacit.errors import ServiceError
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.file_pool import BadUpload, FilePool, NoRoom, OverQuota
@@ -45,7 +46,7 @@ class Answering(BaseModel):
     """A member's answer to an offer, of which `fingerprint` is."""
 
     model_config = ConfigDict(extra="forbid")
-    fingerprint: str = Field(pattern="^[0-9a-f]{64}$")
+    fingerprint: Sha256
     answer: Answered
     reason: Reason = ""
 

@@ -38,6 +38,7 @@ from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError
 from tacit_services.federation import federation_settings, organisation
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.broker import FederationBroker, certified
+from tacit_services.federation.checked_apart import checked_apart
 from tacit_services.federation.federation_rest import HostDesks, create_app
 from tacit_services.federation.file_pool import FilePool
 from tacit_services.federation.host_packing import HostPacking
@@ -170,7 +171,9 @@ class FederationHost:
             lambda: members.roll().asked, lingering=lingering,
         )  # fmt: skip
         self._pool = pool = FilePool(path / "files")
-        self._submissions = submissions = Submissions(records, pool, path / "code", settings.data)
+        self._submissions = submissions = Submissions(
+            records, pool, path / "code", partial(checked_apart, settings.data)
+        )
         self._swept: float | None = None
         desk = RunDesk(records, supervisor, submissions, pool, self._audit, members.roll)
         control = MemberControl(

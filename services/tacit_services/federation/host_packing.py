@@ -20,8 +20,8 @@ from tacit.errors import ConfigError, ConfigFaults, DataError
 from tacit_services.federation.file_pool import FilePool, placed
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.submissions import Refused, is_importable, is_plain
-from tacit_services.offers.offer import MOST_FILES, RUN, a_folder_too
-from tacit_services.offers.packing import pack_data
+from tacit_services.offers.file_names import a_folder_too
+from tacit_services.offers.offer import MOST_FILES, RUN
 from tacit_services.offers.researcher_key import ResearcherKey
 from tacit_services.offers.submission import Submission
 
@@ -63,6 +63,9 @@ class HostPacking:
         if not by.may(Right.RESEARCHER):
             raise Refused(403, "a reader's token submits no runs; ask for a researcher's")
         with self._lock, tempfile.TemporaryDirectory(dir=self._folder) as place:
+            # With torch, for which a host need not wait where nobody submits by its page.
+            from tacit_services.offers.packing import pack_data
+
             folder = Path(place)
             if faults := self._laid(upload.files, folder):
                 raise Refused(422, "; ".join(faults), faults)

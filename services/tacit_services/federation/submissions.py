@@ -15,14 +15,16 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from tacit.errors import ConfigError, DataError, TacitError, WireError
+from tacit.errors import ConfigError, DataError, ServiceError, TacitError, WireError
 from tacit.protocol.topics import checked_name
 from tacit_services.enrollment.acl import aggregator_name
 from tacit_services.federation.file_pool import FilePool, NoRoom, placed
 from tacit_services.federation.people import Person, Right
+from tacit_services.federation.run_facts import RunFacts
 from tacit_services.federation.run_records import RunRecord, RunRecords
-from tacit_services.offers.offer import OFFER, Offer, a_folder_too
-from tacit_services.offers.submission import FILES, Submission, stayed_at_host, submitted_run
+from tacit_services.offers.file_names import a_folder_too
+from tacit_services.offers.offer import OFFER, Offer
+from tacit_services.offers.submission import FILES, Submission, stayed_at_host
 
 OPEN = 100  # runs of one researcher that are not over: members look at each
 _PLAIN = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}/){0,4}[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -48,17 +50,18 @@ class Submissions:
         records: RunRecords,
         pool: FilePool,
         code: Path,
-        data: Path | None = None,
+        check: Callable[[Path], RunFacts],
         clock: Callable[[], float] = time.time,
     ) -> None:
         """code: FOLDER/code, where the operator puts code that may run here.
 
-        data: the folder of published test sets.
+        check: returns the facts of the run in a folder; it raises ConfigError, DataError where it
+        cannot be run, and ServiceError where it cannot be checked.
         """
         self._records = records
         self._pool = pool
         self._code = code
-        self._data = data
+        self._check = check
         self._clock = clock
         self._lock = threading.Lock()
         self._coming: set[str] = set()  # names of runs that are being checked
@@ -175,22 +178,21 @@ class Submissions:
 
     def _checked(self, folder: Path, offer: Offer) -> RunRecord:
         try:
-            definition = submitted_run(folder).define()
-            definition.build_model()
-            definition.source.test(self._data)
+            facts = self._check(folder)
         except (ConfigError, DataError) as error:
             raise Refused(422, str(error)) from error
-        edges = definition.edges
+        except ServiceError as error:
+            raise Refused(500, f"run {offer.run}: its check {error}") from error
         return RunRecord(
             offer.run,
             offer.fingerprint,
             offer.researcher.name,
             self._clock(),
-            edges.count,
-            edges.min or edges.count,
-            edges.wait,
-            definition.run.updates,
-            grace=edges.grace,
+            facts.needed,
+            facts.least,
+            facts.wait,
+            facts.updates,
+            grace=facts.grace,
         )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from tacit.errors import ConfigError, ServiceError, TacitError
-from tacit_services.aggregator.reporting import early_stop
+from tacit_services.aggregator.reporting.end_reasons import NO_BETTER
 from tacit_services.federation.lingering import Lingering
 from tacit_services.federation.run_records import RunRecord, RunRecords
 
@@ -345,7 +345,7 @@ class Supervisor:
 def _unreached(result: Mapping[str, object]) -> str:
     """Return why a run ended before its updates; "": it has them, or `run.stop` has ended it."""
     reason = str(result.get("reason") or "")
-    if result.get("state") != "halted" or reason.startswith(early_stop.REASON):
+    if result.get("state") != "halted" or reason.startswith(NO_BETTER):
         return ""
     return reason
 

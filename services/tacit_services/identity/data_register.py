@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from tacit import file_lock
-from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError, other_format
+from tacit.known_data.owned import Owned
 from tacit_services.disk import files
 
 FORMAT = 2  # 1, of tacit 0.2: had no `joined`

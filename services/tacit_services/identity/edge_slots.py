@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tacit.datasets.sketch import Sketches, shared_rows, shared_units
-from tacit.datasets.source import Owned
+from tacit.known_data.owned import Owned
+from tacit.known_data.sketch import Sketches, shared_rows, shared_units
 from tacit_services.identity import sketch_files
 from tacit_services.identity.data_register import DataRecord
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from tacit.datasets.sketch import merged
 from tacit.errors import PrivacyError
+from tacit.known_data.sketch import merged
 from tacit.privacy.accounting import History
 from tacit_services.identity import data_register, dealt_ledgers, sketch_files
 from tacit_services.identity.data_register import DataRecord, added

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.datasets.sketch import SharedRows, Sketches, shared_rows, shared_units
-from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError
+from tacit.known_data.owned import Owned
+from tacit.known_data.sketch import SharedRows, Sketches, shared_rows, shared_units
 from tacit_services.identity import data_register, dealt_ledgers, sketch_files
 from tacit_services.identity.data_register import DataRecord
 

@@ -41,10 +41,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tacit import file_lock
-from tacit.datasets.own.own_rows import EDGE
-from tacit.datasets.sketch import Sketches
-from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError
+from tacit.known_data.owned import EDGE, Owned
+from tacit.known_data.sketch import Sketches
 from tacit.privacy.accounting import History
 from tacit_services.identity import (
     data_register,

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.datasets.sketch import shared_rows, shared_units
-from tacit.datasets.source import Owned
+from tacit.known_data.owned import Owned
+from tacit.known_data.sketch import shared_rows, shared_units
 from tacit_services.identity import kinship, sketch_files
 
 

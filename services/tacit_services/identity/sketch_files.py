@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from tacit.datasets.sketch import Sketches, merged, packed, sketched, unpacked
-from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError, other_format
+from tacit.known_data.owned import Owned
+from tacit.known_data.sketch import Sketches, merged, packed, sketched, unpacked
 from tacit_services.disk import files
 
 FORMAT = 1

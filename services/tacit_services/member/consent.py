@@ -18,8 +18,8 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tacit import regular_file
+from tacit.digests import Sha256
 from tacit.errors import ConfigError, PrivacyError
-from tacit.exported.stored import Sha256
 from tacit_services.disk.files import SECRET, write
 from tacit_services.offers.offer import MOST_NAME, Offer, complaint
 

@@ -10,8 +10,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError
+from tacit.known_data.owned import Owned
 from tacit_services.identity import own_ledgers
 from tacit_services.identity.folder import Identity
 from tacit_services.identity.ledger_loan import LedgerLoan, LifetimeBound

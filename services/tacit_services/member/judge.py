@@ -8,20 +8,13 @@ from pathlib import Path
 from tacit.errors import ConfigError
 from tacit.privacy.policy import Policy
 from tacit_services.disk import files
-from tacit_services.display.progress import SlowSteps
-from tacit_services.identity.ledger_loan import LifetimeBound
 from tacit_services.member.host_client import HostClient, Offered
-from tacit_services.member.judging import judged
 from tacit_services.member.look_record import LookRecord
-from tacit_services.member.looking import look, with_rows
 from tacit_services.member.member_state import MemberState
-from tacit_services.member.promises import promised
-from tacit_services.member.run_worker import site_of, within
-from tacit_services.member.screen import Screen
 from tacit_services.member.verdict import PolicyWord
+from tacit_services.member.working_hours import within
 from tacit_services.offers.offer import OFFER, Offer
 from tacit_services.offers.submission import FILES
-from tacit_services.settings import data_home
 
 MOST_FILES = 2 << 30  # bytes of all files of an offer
 
@@ -73,31 +66,14 @@ class Judge:
     def _looked_at(self, offered: Offered) -> LookRecord:
         folder = self._state.run(offered.run)
         offer = self._fetched(offered, folder)
-        consents = self._state.consents()
-        site = site_of(self._state)
-        looked = look(offer, folder / FILES, site, consents.standing(offer))
-        verdict = judged(looked, self._policy)
-        if verdict.answer is not PolicyWord.REFUSE:
-            bound = LifetimeBound(self._policy.lifetime_epsilon, self._policy.lifetime_delta)
-            lifetime = bound.at(bound.order)
-            others = promised(self._state, offered.run, data_home())
-            looked = with_rows(looked, data_home(), SlowSteps(), lifetime, others, self._part)
-            verdict = judged(looked, self._policy)
-        screen = Screen(looked, verdict, consents.earlier(offer), self._policy.hours)
-        record = LookRecord(
-            offer.fingerprint,
-            verdict.answer.value,
-            "" if verdict.kind is None else verdict.kind.value,
-            verdict.reason,
-            screen.sections(),
-            # A ledger of a part does not tell runs apart.
-            None if looked.cost is None or self._part is not None else looked.cost.promise,
-        )
-        record.keep(folder)
-        if verdict.answer is PolicyWord.ACCEPT:
+        # With torch, for which a member need not wait that is shown no offer.
+        from tacit_services.member.look_at_offer import looked_at
+
+        record = looked_at(self._state, offer, self._policy, self._part)
+        if record.answer == PolicyWord.ACCEPT.value:
             with self._state.answering() as answers:
                 answers.record(offer, "accepted", by_policy=True)
-        elif verdict.answer is PolicyWord.ASK:
+        elif record.answer == PolicyWord.ASK.value:
             self._ask(offer, record)
         return record
 

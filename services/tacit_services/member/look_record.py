@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit_services.disk import files, json_record
-from tacit_services.member.run_cost import RunPromise
+from tacit_services.member.run_promise import RunPromise
 from tacit_services.member.screen_text import ScreenSections, text_of
 
 FORMAT = 1

@@ -40,7 +40,6 @@ from tacit_services.worker.heartbeat import Heartbeat
 
 log = logging.getLogger("tacit.member")
 _WHO = "this process is {}, and its state is in {}"
-_STRANGE = re.compile(r"[^A-Za-z0-9.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +69,6 @@ class JoinOrder:
 
 class NotAMemberError(ConfigError):
     """A state folder is of no member of this federation, or of none any more."""
-
-
-def default_state(url: str) -> Path:
-    """Return the folder of a membership at `url`, in the user's data folder."""
-    place = _STRANGE.sub("-", url.removeprefix("https://")).strip("-")
-    return data_home() / "members" / (place or "host")
-
-
-def known_state(folder: Path | None) -> MemberState:
-    """Return the state in `folder`, or the only one that this user has. Raises ConfigError."""
-    if folder is not None:
-        if not folder.is_dir():
-            raise ConfigError(f"--state {folder}: no such folder")
-        return MemberState(folder)
-    known = sorted(path.parent for path in (data_home() / "members").glob("*/member.json"))
-    if len(known) != 1:
-        have = "no membership" if not known else f"{len(known)} memberships"
-        raise ConfigError(f"--state: missing; {have} in {data_home() / 'members'}")
-    return MemberState(known[0])
 
 
 def join(folder: Path, asked: JoinOrder, say: Callable[[str], None]) -> None:

@@ -15,6 +15,7 @@ from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Respons
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
+from tacit.digests import Sha256
 from tacit.errors import TacitError
 from tacit_services.aggregator.page.static_files import StaticFiles, routes_of
 from tacit_services.disk import files
@@ -35,7 +36,7 @@ class Deciding(BaseModel):
     """An owner's answer to the offer of this fingerprint."""
 
     model_config = ConfigDict(extra="forbid")
-    fingerprint: str = Field(pattern="^[0-9a-f]{64}$")
+    fingerprint: Sha256
 
 
 def new_token(state: MemberState) -> str:

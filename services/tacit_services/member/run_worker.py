@@ -19,16 +19,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 from tacit import file_lock
-from tacit.config import RunFile
-from tacit.config.site import Site
 from tacit.datasets import Source
-from tacit.errors import ConfigError, PolicyForbids
+from tacit.errors import PolicyForbids
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.policy import Policy
 from tacit_services import launch, logs
@@ -37,6 +33,8 @@ from tacit_services.identity.folder import Identity
 from tacit_services.identity.ledger_loan import LedgerLoan
 from tacit_services.member.consent_watch import PAUSED, ConsentWatch
 from tacit_services.member.member_state import MemberState
+from tacit_services.member.run_here import site_of
+from tacit_services.member.working_hours import within
 from tacit_services.offers.offer_reading import definition_at_member, read_offer
 from tacit_services.offers.submission import FILES
 from tacit_services.settings import EdgeSettings, read_settings
@@ -73,32 +71,6 @@ def _forbidden(state: MemberState, policy: Policy) -> str | None:
     if not file_lock.INHERITED and not state.at_work():
         return "its member has ended"  # elsewhere the system ends a worker with its member
     return None
-
-
-def within(policy: Policy) -> bool:
-    """Return whether a policy lets its member work at this hour, in local time."""
-    return policy.allows_at(f"{datetime.now():%H:%M}")
-
-
-def site_of(state: MemberState) -> Site:
-    """Return a member's own part of every run. Raises ConfigError where it is no member."""
-    membership = state.membership()
-    if membership is None:
-        raise ConfigError(f"--state {state.folder}: is of no member")
-    here = Path(membership.here)
-    site = Site(membership.number, here, membership.rows, membership.dataset)
-    if membership.published is not None:
-        return replace(site, data=Path(membership.data), published=True)
-    return site.of(membership.data, here)
-
-
-def definition_of(state: MemberState, run: str) -> RunFile:
-    """Return the run file of the offer in a run's folder, with this member's rows.
-
-    Raises ConfigError, DataError, WireError.
-    """
-    folder = state.run(run)
-    return definition_at_member(read_offer(folder), folder / FILES, site_of(state))
 
 
 @contextmanager

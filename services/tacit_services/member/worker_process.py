@@ -8,7 +8,6 @@ from tacit_services import python_child
 from tacit_services.children.processes import Child
 from tacit_services.member.data_ledger import DataLedger
 from tacit_services.member.member_state import Membership, MemberState
-from tacit_services.member.run_worker import definition_of
 from tacit_services.member.what_left import LEFT
 from tacit_services.offers.offer import OFFER
 from tacit_services.transport.proxy import Proxies
@@ -31,6 +30,9 @@ def worker_process(
     policy, in which it may work, or None for always. Raises TacitError where the rows cannot be
     read as the run reads them, or the ledger is in use.
     """
+    # With torch, for which a member need not wait that works in no run.
+    from tacit_services.member.run_here import definition_of
+
     owned = definition_of(state, run).source.owned(membership.number)
     loan = None if owned is None else ledger.loan(owned)
     place = urlsplit(membership.url)

@@ -15,8 +15,7 @@ import binascii
 import hashlib
 import json
 import math
-from collections.abc import Collection, Mapping
-from pathlib import PurePosixPath
+from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from cryptography.exceptions import InvalidSignature
@@ -33,10 +32,9 @@ from pydantic import (
 )
 
 from tacit import shown
-from tacit.config.fingerprint import canonical
-from tacit.config.site import check_file_name
+from tacit.digests import Sha256, canonical
 from tacit.errors import ConfigError, WireError
-from tacit.exported.stored import Sha256
+from tacit_services.offers.file_names import a_folder_too, check_file_name
 
 OFFER = "offer.json"  # in a folder with the offer's files
 MOST_BYTES = 1 << 22  # of an offer
@@ -165,15 +163,6 @@ class Offer(BaseModel):
 
     def _unsigned(self) -> bytes:
         return canonical(self.model_dump(exclude={"signature"})).encode()
-
-
-def a_folder_too(names: Collection[str]) -> str | None:
-    """Return the first of the files' names that is also a folder of another; None: there is none.
-
-    Such files cannot lie side by side on a disk.
-    """
-    parents = (str(parent) for name in names for parent in PurePosixPath(name).parents)
-    return next((parent for parent in parents if parent in names), None)
 
 
 def key_text(key: Ed25519PrivateKey) -> str:

@@ -22,11 +22,11 @@ from tacit.config import RunFile, as_tree
 from tacit.config.algorithm_entries import is_own
 from tacit.config.features import FeaturedData, FrontSection
 from tacit.config.own_data import OwnData
-from tacit.config.site import check_file_name
 from tacit.datasets.own.file_reading import digest, located
 from tacit.errors import ConfigError, ConfigFaults, WireError
 from tacit.user_code import entry_digest, entry_files
 from tacit_services.disk.files import PUBLIC, write
+from tacit_services.offers.file_names import check_file_name
 from tacit_services.offers.offer import OFFER, Offer, complaint
 from tacit_services.offers.offer_freezing import frozen_tree
 from tacit_services.offers.offer_reading import (

@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tacit.config import RunFile
-from tacit.errors import ConfigError, WireError
 from tacit_services.disk import files
-from tacit_services.offers.offer import OFFER
-from tacit_services.offers.offer_reading import definition_at_host, read_offer
+from tacit_services.offers.offer import OFFER, Offer
 
 FILES = "files"
 _SUBMISSION = "submission.json"
@@ -47,6 +45,15 @@ class Submission(BaseModel):
         rest = self.model_dump_json(exclude={"offer"})
         files.write(folder / _SUBMISSION, rest.encode(), files.SECRET)
 
+    @classmethod
+    def kept_with(cls, offer: Offer, folder: Path) -> Self:
+        """Return what was kept with `offer` in a run's folder.
+
+        Raises OSError, ValueError, TypeError for what is damaged or missing.
+        """
+        content = json.loads((folder / _SUBMISSION).read_bytes())
+        return cls(offer=offer.content().decode(), **content)
+
 
 def stayed_at_host(folder: Path) -> list[str]:
     """Return the SHA-256 of the files of a submission in `folder` that stay at the host.
@@ -55,17 +62,3 @@ def stayed_at_host(folder: Path) -> list[str]:
     """
     content = json.loads((folder / _SUBMISSION).read_bytes())
     return list(content["at_host"].values())
-
-
-def submitted_run(folder: Path) -> RunFile:
-    """Return the run that was submitted into `folder`, as its host has it.
-
-    Raises ConfigError, DataError for what is damaged or missing.
-    """
-    try:
-        offer = read_offer(folder)
-        content = json.loads((folder / _SUBMISSION).read_bytes())
-        submission = Submission(offer=offer.content().decode(), **content)
-    except (OSError, ValueError, TypeError, WireError) as error:
-        raise ConfigError(f"run {folder}: {error}") from error
-    return definition_at_host(offer, folder / FILES, submission.test)

@@ -21,12 +21,13 @@ from tacit.config.fingerprint import differences
 from tacit.config.own_data import OwnData
 from tacit.config.sections import MOST_PUSHES
 from tacit.datasets import load
-from tacit.datasets.own.own_rows import EDGE, OwnRows, alike
+from tacit.datasets.own.own_rows import OwnRows, alike
 from tacit.datasets.own.rows import EncodedRows, each_its_own
 from tacit.datasets.own.rows_file import UnitRows
 from tacit.datasets.source import Benchmark, EdgePart
 from tacit.datasets.stand_in import StandIn, stand_in
 from tacit.errors import ConfigError, PrivacyError, TacitError
+from tacit.known_data.owned import EDGE
 from tacit_services.identity import own_ledgers
 from tacit_services.identity.public_files import overlaps
 from tacit_services.testbed.simulated_run import Simulation

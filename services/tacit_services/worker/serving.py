@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from tacit.config.definition import Definition
-from tacit.config.fingerprint import canonical
+from tacit.digests import canonical
 from tacit.models import Model
 from tacit.protocol import topics
 from tacit_services.settings import ANOTHER_RUN, EdgeSettings

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tacit.models.vectors import example_gradients
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.noise.grid import grid_step
 from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
 from tacit.privacy.private_sum.sampling import Batch
 from tacit.privacy.private_sum.slots import Slots

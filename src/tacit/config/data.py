@@ -24,7 +24,8 @@ from tacit.datasets import (
 )
 from tacit.datasets.benchmarks.text import WORDS
 from tacit.datasets.own.file_reading import located
-from tacit.datasets.own.own_rows import EDGE, counted
+from tacit.datasets.own.own_rows import counted
+from tacit.known_data.owned import EDGE
 from tacit.privacy.policy import Positive
 
 

@@ -9,7 +9,6 @@ defaults (tests/golden/kept/defaults.json has them all), and name the kept point
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +16,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from tacit.config.sections import Section
+from tacit.digests import canonical
 
 DEFINITION_FORMAT = 1
 _MOST_SHOWN = 60  # characters of a value that differs
@@ -54,16 +54,6 @@ def _default(field: FieldInfo) -> object:
     if field.default_factory is None:
         return field.default
     return field.get_default(call_default_factory=True)
-
-
-def canonical(content: object) -> str:
-    """Return the canonical JSON text of `content`.
-
-    Its keys are sorted, it has no spaces, and floats have the fewest digits that give them back.
-    """
-    return json.dumps(
-        content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
-    )
 
 
 def without(content: dict[str, Any], keys: Iterable[str]) -> dict[str, Any]:

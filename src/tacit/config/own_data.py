@@ -15,10 +15,11 @@ from tacit.config.features import FeaturedData
 from tacit.config.site import MOST_MEMBERS, Site
 from tacit.datasets import Source
 from tacit.datasets.own.featured import with_features
-from tacit.datasets.own.own_rows import EDGE, OwnRows
+from tacit.datasets.own.own_rows import OwnRows
 from tacit.datasets.own.rows import Reader, UnitIds
 from tacit.datasets.own.rows_file import UnitRows
 from tacit.errors import ConfigError
+from tacit.known_data.owned import EDGE
 from tacit.privacy.report import Promise
 
 _MARGIN = 1.25  # rows_max over rows, where the file does not say it

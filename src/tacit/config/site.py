@@ -11,14 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.datasets.own.own_rows import EDGE
 from tacit.errors import ConfigError
+from tacit.known_data.owned import EDGE
 
 MOST_MEMBERS = 10_000  # of a federation: every number below it fits into every run
 _READER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
-_PART = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
-_FILE_NAME = re.compile(rf"({_PART}/){{0,4}}{_PART}")
-_SUFFIXES = (".json", ".safetensors", ".txt")  # of files that are data for tacit's own readers
 _MEMBERS_OWN = {
     "train": "a member's --data stands for it",
     "name": "a member's --name stands for it",
@@ -55,15 +52,6 @@ class Site:
         if _READER.fullmatch(data) and not (here / data).exists():
             return replace(self, data=here, reader=data)
         return replace(self, data=here / data, reader=None)
-
-
-def check_file_name(name: str) -> None:
-    """Raise ValueError unless `name` is a plain relative name of a file that holds data."""
-    if not _FILE_NAME.fullmatch(name) or not name.endswith(_SUFFIXES):
-        raise ValueError(
-            f"{name[:200]!r}: expected letters, digits, _, . and -, in folders at most four deep, "
-            f"and an end of {', '.join(_SUFFIXES)}"
-        )
 
 
 def members_own_in(data: Mapping[str, Any]) -> list[str]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -16,9 +15,9 @@ from tacit.datasets.benchmarks.text import Text
 from tacit.datasets.edge_rows import EdgeRows
 from tacit.datasets.features import Features
 from tacit.datasets.partition import Method, all_shards
-from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError
+from tacit.known_data.owned import Owned
 
 
 class PrivateRows(Protocol):
@@ -35,27 +34,6 @@ class EdgePart:
 
     rows: PrivateRows
     most: int
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """What the ledger of a user's own data is found by.
-
-    name: whose it is, or the file's absolute path. digest: SHA-256 of the file. unit: whose privacy
-    it is. dealing: how one file was dealt, in words; "" where an edge has a file of its own. marks:
-    says what it holds, in one pass over it; None: it is found by name and bytes alone. view: of the
-    schema by which it says that. file: its file's name, for messages. apart_from: names of ledgers
-    that are of other people, as the owner says, though their ids or rows are alike.
-    """
-
-    name: str
-    digest: str
-    unit: str
-    dealing: str
-    view: str = ""
-    marks: Callable[[], Iterator[Marks]] | None = field(default=None, compare=False, repr=False)
-    apart_from: tuple[str, ...] = ()
-    file: str = field(default="", compare=False)
 
 
 class Source(Protocol):

@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from tacit import regular_file, shown
+from tacit.digests import Sha256
 from tacit.errors import DataError
 from tacit.models import Model
 from tacit.privacy.report import TotalPrivacy
@@ -26,7 +27,6 @@ from tacit.privacy.report import TotalPrivacy
 _DEEPEST = 64  # JSON within JSON; run definitions have 5
 _HEADER = 1 << 20  # bytes of a weights file beside its numbers
 
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 MetricValues = dict[str, float | None]
 
 

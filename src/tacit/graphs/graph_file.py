@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from tacit import regular_file
+from tacit.digests import Sha256
 from tacit.errors import ConfigError, other_format
 
 GRAPH_FORMAT = 1
@@ -124,7 +125,7 @@ class GraphFile(_GraphPart):
     nodes: Annotated[tuple[Node, ...], Field(max_length=MOST_NODES, strict=False)]
     output: ValueName
     loss: LossPart | None
-    values: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+    values: Sha256
 
     def text(self) -> str:
         """Return the canonical text: keys sorted, no spaces, one node a line."""

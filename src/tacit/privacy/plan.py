@@ -10,7 +10,7 @@ from typing import Final, Literal, get_args
 
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting import TAIL, History, calibrate, certified_pushes
-from tacit.privacy.noise import mechanisms
+from tacit.privacy.noise.grid import REACH, grid_step, noise_units
 
 Private = Literal["gaussian", "discrete_gaussian", "knorm"]
 Paper = Literal["paper", "paper:mean_clip", "paper:density", "paper:first_layer"]
@@ -139,9 +139,9 @@ class Plan:
                 f"rows_max={self.most_rows}: this edge has more rows, and takes no part"
             )
         if self.mechanism == "discrete_gaussian" and self.private:
-            units = mechanisms.noise_units(self.noise_multiplier)
+            units = noise_units(self.noise_multiplier)
             rows = self.most_rows if self.passes else self.slots
-            if rows * units / self.noise_multiplier + mechanisms.REACH * units >= 2**31:
+            if rows * units / self.noise_multiplier + REACH * units >= 2**31:
                 raise PrivacyError(
                     f"batch={self.batch}: the sum of {rows} rows does not fit 32 bits"
                 )
@@ -177,7 +177,7 @@ class Plan:
         """Return the grid of a sum of integers at this clip; None for a sum of floats."""
         on_grid = self.mechanism == "discrete_gaussian"
         if on_grid:
-            return mechanisms.grid_step(clip, self.noise_multiplier)
+            return grid_step(clip, self.noise_multiplier)
         return None
 
     def pushes_left(self, history: History) -> int | None:

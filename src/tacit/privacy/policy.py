@@ -1,4 +1,4 @@
-"""The data owner's policy: what an edge allows, and which models it refuses at run time.
+"""The data owner's policy: what an edge allows.
 
 Pure checks. A policy can only forbid. What it does not name is as the run file says; nothing that a
 server sends loosens it. The keys of FEDERATION are for members of a federation, who are shown
@@ -15,21 +15,18 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
-from torch import Tensor
 
 from tacit import shown
+from tacit.digests import Sha256
 from tacit.errors import ConfigError, PolicyForbids, PrivacyError
-from tacit.models.vectors import LARGEST, learnable
 from tacit.privacy.accounting import Lifetime
 from tacit.privacy.plan import Mechanism, NoiseAt, Plan
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-CodeHash = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 ANYBODY = "*"
 # What has a meaning in a federation only.
 FEDERATION = ("accept", "researchers", "code", "columns", "hours")
 _HOURS = re.compile(r"((?:[01]\d|2[0-3]):[0-5]\d)-((?:[01]\d|2[0-3]):[0-5]\d)")
-MIN_CLIP = 2.0**-40  # far below any C of a real run, far above float32's smallest number
 
 
 class Policy(BaseModel):
@@ -69,7 +66,7 @@ class Policy(BaseModel):
     lifetime_epsilon: Positive | None = None
     lifetime_delta: float = Field(1e-5, gt=0, lt=1)
     researchers: tuple[str, ...] = Field((ANYBODY,), strict=False)
-    code: tuple[CodeHash, ...] = Field((), strict=False)
+    code: tuple[Sha256, ...] = Field((), strict=False)
     columns: tuple[str, ...] | None = Field(None, strict=False)
     hours: str | None = None
 
@@ -255,46 +252,6 @@ def parse(text: str, origin: str) -> Policy:
             stated = shown.quoted(item["input"])
             problems.append(f"{field}={stated}: {message}" if field else message)
         raise ConfigError(f"{origin}: {'; '.join(problems)}") from error
-
-
-def refusal(
-    plan: Plan, params: Tensor, clip: float, terms: Terms | None, rate: float | None = None
-) -> str | None:
-    """Return why an edge of this plan must not work on the model `params` (d,); None: it may.
-
-    rate: the q that the run definition has for every edge; None: the plan's. An edge that states
-    its own number of rows draws by the plan's q, and is charged for it, whatever a server states.
-
-    C must lie in the plan's bounds (nan, inf and 0 do not). Where none bind, noise still needs a C
-    to scale by. The server's terms, where it states them, must be the plan's: mechanism, place of
-    the noise, q, and z. A server that is to add the noise must state them. Parameters beyond ±10^6
-    were not learnt: they are meant to make rows overflow.
-    """
-    low = plan.clip_min
-    high = plan.clip_max
-    if plan.clip_is_bounded and not learnable(params):
-        return (
-            f"params: one is not finite, or beyond {LARGEST:g}; this edge computes nothing "
-            f"with such a model"
-        )
-    if plan.clip_is_bounded and not low <= clip <= high:
-        return f"clip={clip}: this edge allows [{low}, {high}] only"
-    if plan.mechanism != "none" and not MIN_CLIP <= clip < math.inf:
-        return f"clip={clip}: this edge needs a finite one, {MIN_CLIP:.3g} at least"
-    if terms is None:
-        trusting = plan.noise_at == "server"
-        if trusting:
-            return "terms=None: only a server that states them gets updates without noise"
-        return None
-    stated = (
-        ("mechanism", terms.mechanism, plan.declared),
-        ("sampling_rate", terms.sampling_rate, plan.sampling_rate if rate is None else rate),
-        ("noise_multiplier", terms.noise_multiplier, plan.noise_multiplier),
-    )
-    for field, theirs, ours in stated:
-        if theirs is not None and theirs != ours:
-            return f"{field}={theirs}: this edge works with {ours} only"
-    return None
 
 
 def _require_listed(field: str, allowed: tuple[str, ...] | None, name: str, value: str) -> None:

@@ -13,12 +13,12 @@ import pytest
 import torch
 from scipy import stats
 
+from tacit.privacy.noise.grid import noise_units
 from tacit.privacy.noise.mechanisms import (
     discrete_gaussian,
     discrete_normal,
     gaussian,
     knorm,
-    noise_units,
     paper_noise,
     standard_normal,
 )

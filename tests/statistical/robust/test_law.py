@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.noise.grid import grid_step
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.private_sum.clipping import integer_sum
 from tacit.privacy.release import Plan, Releaser

@@ -16,11 +16,11 @@ import dp_accounting as dpa
 import pytest
 from dp_accounting import pld, rdp
 from tacit_services.member.member_state import MemberState
-from tacit_services.member.run_worker import definition_of
+from tacit_services.member.run_here import definition_of
 
 from tacit.privacy.ledger import read_chains, read_lifetime_orders
 from tests.conftest import ROOT
-from tests.helpers.federation import TACIT, run_file
+from tests.helpers.federation import TACIT, check_counted_once, run_file
 from tests.helpers.namespaces import HOST_ADDRESS
 from tests.helpers.separate_sites import (
     PORT,
@@ -180,7 +180,7 @@ def check_accepted(host: SeparateHost, sites: list[SeparateMember]) -> None:
     }  # fmt: skip
     for run, stands in host.runs().items():
         pushes = host.accepted(run)
-        assert len(set(pushes)) == len(pushes) == stands["applied"], run
+        check_counted_once(pushes, stands["applied"])
         assert stands["applied"] == UPDATES.get(run, stands["applied"])
         assert {(run, *push) for push in pushes} <= sent_pushes
 

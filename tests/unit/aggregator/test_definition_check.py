@@ -8,7 +8,7 @@ import pytest
 from tacit_services.aggregator.ingest.definition_check import DefinitionCheck
 
 from tacit import config
-from tacit.config.fingerprint import canonical
+from tacit.digests import canonical
 from tacit.errors import WireError
 from tacit.protocol._pb import wire_pb2 as pb
 

@@ -10,6 +10,7 @@ from pydantic import Field
 
 from tacit.config import RunFile, fingerprint
 from tacit.config.sections import Away, Delay, Network, Privacy, Section
+from tacit.digests import canonical
 from tests.conftest import ROOT
 
 SMALL: dict[str, Any] = {
@@ -41,7 +42,7 @@ class TestDifferences:
     def test_read_as_a_run_file_they_give_the_same_run(self, stored: dict[str, Any]) -> None:
         run_file = RunFile.model_validate(stored["run"])
         different = fingerprint.differences(run_file)
-        assert json.loads(fingerprint.canonical(different)) == different
+        assert json.loads(canonical(different)) == different
         assert RunFile.model_validate(different) == run_file
 
     def test_a_section_whose_default_is_not_its_classs_own(self) -> None:

@@ -14,7 +14,7 @@ import pytest
 from pyarrow import csv, parquet
 
 from tacit.config import RunFile
-from tacit.config.fingerprint import canonical, differences
+from tacit.config.fingerprint import differences
 from tacit.config.own_table import TableData
 from tacit.datasets.own.own_rows import together
 from tacit.datasets.own.rows import RowError
@@ -27,6 +27,7 @@ from tacit.datasets.own.schema import (
     TableSchema,
 )
 from tacit.datasets.own.table import TableReader
+from tacit.digests import canonical
 from tacit.errors import ConfigError, DataError
 from tacit.models.objectives import objective_of
 from tests.helpers.run_files import run_file

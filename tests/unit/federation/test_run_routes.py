@@ -33,6 +33,7 @@ from tacit_services.federation.submissions import Submissions
 from tacit_services.federation.supervisor import Supervisor
 
 from tacit.errors import ServiceError
+from tests.unit.federation.test_submissions import checked_here
 from tests.unit.federation.test_supervisor import PRINT, Asked, Process, Rules
 
 PEOPLE_HERE = {
@@ -64,7 +65,7 @@ class House:
         self.sockets = RunSockets(folder / "runs")
         supervisor = Supervisor(self.records, self.rules, Asked(), lambda _: Process(), 2, list)
         pool = FilePool(folder / "files")
-        submissions = Submissions(self.records, pool, folder / "code")
+        submissions = Submissions(self.records, pool, folder / "code", checked_here)
         audit = AuditLog(folder / "audit.jsonl")
         members = Members(folder / "members")
         self.desk = RunDesk(self.records, supervisor, submissions, pool, audit, members.roll)

@@ -13,7 +13,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from tacit_services.federation import submissions
 from tacit_services.federation.file_pool import FilePool
+from tacit_services.federation.offer_check import checked
 from tacit_services.federation.people import Person, Right
+from tacit_services.federation.run_facts import RunFacts
 from tacit_services.federation.run_records import RunRecord, RunRecords
 from tacit_services.federation.submissions import Refused, Submissions
 from tacit_services.offers.offer import Offer, Researcher, key_text
@@ -35,6 +37,11 @@ FILE: dict[str, Any] = {
 }
 
 
+def checked_here(folder: Path) -> RunFacts:
+    """Return the facts of a run, checked in this process."""
+    return checked(folder, None)
+
+
 class Desk:
     """A host's desk for submissions, and a researcher who writes offers by hand."""
 
@@ -43,7 +50,7 @@ class Desk:
         self.pool = FilePool(folder / "files")
         self.records = RunRecords(folder / "runs")
         (folder / "code").mkdir()
-        self.submissions = Submissions(self.records, self.pool, folder / "code")
+        self.submissions = Submissions(self.records, self.pool, folder / "code", checked_here)
 
     def upload(self, content: bytes) -> str:
         """Upload a file; returns its SHA-256."""
@@ -137,7 +144,9 @@ def test_a_name_is_taken_while_its_run_is_checked(desk: Desk) -> None:
                 refusals.append(str(refused))
 
     rows = desk.upload(b"a,y\n" + b"".join(b"0.5,yes\n-0.5,no\n" for _ in range(20)))
-    desk.submissions = Submissions(desk.records, Slow(desk.folder / "files"), desk.folder / "code")
+    desk.submissions = Submissions(
+        desk.records, Slow(desk.folder / "files"), desk.folder / "code", checked_here
+    )
     # When
     record = desk.submit("same", {"rows.csv": rows}, "rows.csv")
     # Then: the first one's offer is the one that members are shown
@@ -162,7 +171,7 @@ def test_every_file_that_a_run_names_is_known(desk: Desk) -> None:
 
 def test_a_full_disk_takes_no_offers(desk: Desk) -> None:
     full = FilePool(desk.folder / "files", reserve=1 << 62)
-    desk.submissions = Submissions(desk.records, full, desk.folder / "code")
+    desk.submissions = Submissions(desk.records, full, desk.folder / "code", checked_here)
     with pytest.raises(Refused) as refused:
         desk.submit("retina")
     assert refused.value.status == 507

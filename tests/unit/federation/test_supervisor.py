@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from tacit_services.aggregator.reporting import early_stop
+from tacit_services.aggregator.reporting.end_reasons import NO_BETTER
 from tacit_services.federation.run_records import MemberAnswer, RunRecord, RunRecords
 from tacit_services.federation.supervisor import LEFT, MOST_DEATHS, Supervisor
 
@@ -387,7 +387,7 @@ def test_who_comes_within_the_grace_keeps_a_run_alive(house: House) -> None:
     ("summary", "state", "why"),
     [
         ({"state": "finished", "reason": "all updates are applied", "applied": 100}, "ended", ""),
-        ({"state": "halted", "reason": f"{early_stop.REASON} for 5"}, "ended", ""),
+        ({"state": "halted", "reason": f"{NO_BETTER} for 5"}, "ended", ""),
         (
             {"state": "halted", "reason": "the budget of every edge online is spent", "applied": 7},
             "stopped",

@@ -16,9 +16,9 @@ from tacit_services.identity.ledger_place import LedgerPlace
 from tacit_services.identity.own_ledgers import LedgerLocation, LedgerOrigin
 
 from tacit.datasets.own.rows import hashed
-from tacit.datasets.sketch import Marks
-from tacit.datasets.source import Owned
 from tacit.errors import DataError, PrivacyError
+from tacit.known_data.owned import Owned
+from tacit.known_data.sketch import Marks
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import Ledger
 

@@ -19,8 +19,8 @@ from tacit_services.identity.ledger_loan import LedgerLoan, LifetimeBound
 from tacit_services.identity.ledger_place import LedgerPlace
 from tacit_services.identity.own_ledgers import LedgerLocation
 
-from tacit.datasets.source import Owned
 from tacit.errors import BudgetSpent, PrivacyError
+from tacit.known_data.owned import Owned
 from tacit.privacy.accounting import Spend
 from tacit.privacy.accounting.filters import steadiest_order
 from tacit.privacy.ledger import Ledger, read_chains, read_lifetime_orders

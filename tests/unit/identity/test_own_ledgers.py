@@ -10,8 +10,8 @@ import pytest
 from tacit_services.identity import own_ledgers
 from tacit_services.identity.own_ledgers import LedgerLocation
 
-from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError
+from tacit.known_data.owned import Owned
 from tacit.privacy.accounting import History
 from tacit.privacy.ledger import Ledger
 

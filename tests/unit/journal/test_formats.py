@@ -34,7 +34,7 @@ from tacit.config import RunFile
 from tacit.errors import OF_0_1, BudgetSpent, ConfigError, PrivacyError, WireError
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise import mechanisms
+from tacit.privacy.noise.grid import grid_step
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.release import Releaser
@@ -122,9 +122,7 @@ class TestTheLedger:
             budget = epsilon_pld([replace(spent, count=26)], plan.delta)
             releaser = Releaser(replace(plan, epsilon=budget * (1 + 1e-9)), ledger, Random())
             # when it releases, then twice, and ε is that of all 26.
-            nobody = Clipped(
-                torch.zeros(650, dtype=torch.int64), 1.0, mechanisms.grid_step(1.0, 1.0)
-            )
+            nobody = Clipped(torch.zeros(650, dtype=torch.int64), 1.0, grid_step(1.0, 1.0))
             for _ in range(2):
                 releaser.release(1.0, lambda: nobody)
             with pytest.raises(BudgetSpent):

@@ -16,8 +16,8 @@ from tacit_services.member import run_spending
 from tacit_services.member.data_ledger import DataLedger
 from tacit_services.member.member_state import Membership, MemberState
 
-from tacit.datasets.source import Owned
 from tacit.errors import PrivacyError
+from tacit.known_data.owned import Owned
 
 OWNED = Owned("rows.csv", "aa", "row", "")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tacit.datasets import Dataset
 from tacit.models import Model, build
 from tacit.models.vectors import example_gradients, linear_factors, mean_gradient, vmap_gradients
-from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.noise.grid import grid_step
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.private_sum import slots
 from tacit.privacy.private_sum.choice import private_sum

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tacit_services.offers.offer import MOST_BYTES, MOST_DEPTH, Offer
 
-from tacit.config.fingerprint import canonical
+from tacit.digests import canonical
 from tacit.errors import ConfigError, TacitError, WireError
 from tests.helpers.offered import changed, key
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from tacit_services.display.progress import SlowSteps
 from tacit_services.member.consent import Consents, KeyStanding
 from tacit_services.member.looking import Looked, look, with_rows
-from tacit_services.member.run_cost import RunPromise
+from tacit_services.member.run_promise import RunPromise
 from tacit_services.member.screen import Screen
 from tacit_services.member.screen_text import print_sections
 from tacit_services.member.verdict import OfferVerdict, PolicyWord, RefusalKind

@@ -10,15 +10,13 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
+from tacit.privacy.noise.grid import GRID_BITS, grid_step, noise_units
 from tacit.privacy.noise.mechanisms import (
-    GRID_BITS,
     _cumulative,
     discrete_gaussian,
     discrete_normal,
     gaussian,
-    grid_step,
     knorm,
-    noise_units,
     paper_noise,
     standard_normal,
 )

@@ -13,7 +13,7 @@ from tacit import config, datasets
 from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.errors import ConfigError, PolicyForbids, PrivacyError
 from tacit.models import build
-from tacit.privacy import policy
+from tacit.privacy import model_refusal, policy
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.policy import OfferTerms, Terms
@@ -203,7 +203,7 @@ def test_outside_of_a_federation_a_policy_with_its_keys_forbids_only_beyond_the_
 
 
 def refusal(plan: Plan, model: GlobalModel) -> str | None:
-    return policy.refusal(plan, model.params, model.clip, model.terms)
+    return model_refusal.refusal(plan, model.params, model.clip, model.terms)
 
 
 def model(clip: float = 1.0, terms: Terms | None = TERMS) -> GlobalModel:

@@ -19,7 +19,7 @@ from tacit_services.cli.main import main
 from tacit_services.identity import own_ledgers
 
 from tacit.datasets.features.public_basis import Projection, digest, says, write
-from tacit.datasets.source import Owned
+from tacit.known_data.owned import Owned
 from tests.helpers.processes import environment
 
 

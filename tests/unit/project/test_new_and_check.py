@@ -24,7 +24,7 @@ from tacit.algorithms.mapa.mapa import MapaServer
 from tacit.algorithms.mapa.mapa_settings import Mapa
 from tacit.config.own_table import TableData
 from tacit.datasets.own.file_reading import digest
-from tacit.datasets.source import Owned
+from tacit.known_data.owned import Owned
 from tacit.privacy.ledger import Ledger
 
 LOGISTIC = 'name = "logistic"'

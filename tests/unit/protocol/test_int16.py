@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from xxhash import xxh3_128_digest
 
 from tacit.errors import WireError
-from tacit.privacy.noise.mechanisms import discrete_gaussian, noise_units
+from tacit.privacy.noise.grid import noise_units
+from tacit.privacy.noise.mechanisms import discrete_gaussian
 from tacit.privacy.noise.randomness import Random
 from tacit.protocol import int16, wire, wire_up
 from tacit.protocol._pb import wire_pb2 as pb

@@ -57,7 +57,7 @@ ALLOWED = {
     # whether this machine's clock is far from the host's, by which certificates are valid
     ("services/tacit_services/transport/pinned_authority.py", "time.time"),
     # the hours of an owner's policy, by the clock on the wall
-    ("services/tacit_services/member/run_worker.py", "from datetime"),
+    ("services/tacit_services/member/working_hours.py", "from datetime"),
     # when a certificate is renewed, and when it has ended: dates of the world
     ("services/tacit_services/member/own_certificate.py", "time.time"),
     ("services/tacit_services/member/own_certificate.py", "from datetime"),

@@ -25,10 +25,10 @@ from tacit import config, datasets
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.gradient_edge import GradientEdge
-from tacit.config.fingerprint import canonical
+from tacit.digests import canonical
 from tacit.models.vectors import mean_gradient
 from tacit.privacy.ledger import Ledger
-from tacit.privacy.noise.mechanisms import grid_step
+from tacit.privacy.noise.grid import grid_step
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.private_sum.clipping import Clipped
 from tacit.privacy.private_sum.rows_alone import RowsAlone

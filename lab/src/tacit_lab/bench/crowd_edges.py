@@ -22,7 +22,7 @@ from tacit_services.transport.address import split_host_port
 from torch import Tensor
 
 from tacit import config
-from tacit.config.fingerprint import canonical
+from tacit.digests import canonical
 from tacit.protocol import topics, wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit_lab.bench import raw_mqtt

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tacit.config.fingerprint import canonical, first_difference
+from tacit.config.fingerprint import first_difference
+from tacit.digests import canonical
 from tacit.errors import WireError
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb

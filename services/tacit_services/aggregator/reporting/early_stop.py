@@ -19,10 +19,8 @@ from tacit.models import Model, best_constant
 from tacit.models.building import loss_is_log_loss
 from tacit.models.stopping import Baseline, Evaluated, no_better
 from tacit_services.aggregator.reporting.best_model import BestModel
+from tacit_services.aggregator.reporting.end_reasons import NO_BETTER
 from tacit_services.transport.json_numbers import finite_or_none
-
-REASON = "no better"  # how the reason of such an end begins
-
 
 PointsSoFar = Callable[[], list[dict[str, Any]]]
 
@@ -87,6 +85,6 @@ class EarlyStop:
         ]
         if no_better(points, self._horizon, self._baseline):
             self.reason = (
-                f"{REASON}: the evaluations since update {points[-1].version // 2} show no gain "
+                f"{NO_BETTER}: the evaluations since update {points[-1].version // 2} show no gain "
                 "beyond its uncertainty"
             )

@@ -21,7 +21,7 @@ from tacit.models import Model, best_constant
 from tacit.models.metrics import constant_errors
 from tacit_services.aggregator.reporting import run_picture
 from tacit_services.aggregator.reporting.best_model import BEST
-from tacit_services.aggregator.reporting.early_stop import REASON as EARLY
+from tacit_services.aggregator.reporting.end_reasons import NO_BETTER
 from tacit_services.aggregator.reporting.other_models import AVERAGED, OtherModels, calibrated
 from tacit_services.aggregator.reporting.run_events import FILE as EVENTS
 from tacit_services.aggregator.reporting.run_status import RunStatus
@@ -115,7 +115,7 @@ def _write(
             status["calibration"] = finite(asdict(believed))
     if models := others.write(folder, definition, model, test):
         status["models"] = finite(models)
-    if reading.reason.startswith(EARLY):
+    if reading.reason.startswith(NO_BETTER):
         status["unspent"] = _unspent(status["privacy"])
     file = Weights(model, reading.params)
     status["model_sha256"] = file.sha256()  # that of model.safetensors

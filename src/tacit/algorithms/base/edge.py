@@ -45,7 +45,7 @@ from functools import partial
 from tacit.errors import BudgetSpent
 from tacit.models import Model
 from tacit.privacy.ledger.chain import Charge
-from tacit.privacy.policy import refusal
+from tacit.privacy.model_refusal import refusal
 from tacit.privacy.private_sum.way import PrivateSum
 from tacit.privacy.release import Releaser
 from tacit.protocol.messages import (

@@ -25,9 +25,9 @@ from tacit.datasets.own.array_values import Array, Values
 from tacit.datasets.own.file_reading import OTHERS, digest
 from tacit.datasets.own.rows import EncodedRows, Inputs, each_its_own, marks_of
 from tacit.datasets.own.unit_ids import unit_ids
-from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import DataError
+from tacit.known_data.sketch import Marks
 from tacit.regular_file import again, opened
 
 # Types of safetensors that numpy has, too.

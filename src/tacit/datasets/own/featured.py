@@ -13,8 +13,8 @@ import torch
 
 from tacit.datasets.features import Features, apply, shape_with, steps_of
 from tacit.datasets.own.rows import EncodedRows, Inputs, Reader
-from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
+from tacit.known_data.sketch import Marks
 
 
 def with_features(reader: Reader, features: Features) -> Reader:

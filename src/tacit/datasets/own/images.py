@@ -36,9 +36,9 @@ from tacit.datasets.own.scans import (
 )
 from tacit.datasets.own.table_form import MISSING_WORDS
 from tacit.datasets.own.unit_ids import unit_ids, unit_text
-from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import DataError
+from tacit.known_data.sketch import Marks
 from tacit.regular_file import opened
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "TIFF", "WEBP", "PPM")

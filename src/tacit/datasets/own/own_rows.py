@@ -15,11 +15,11 @@ from tacit.datasets.own.featured import plain
 from tacit.datasets.own.file_reading import located
 from tacit.datasets.own.rows import Reader, UnitIds
 from tacit.datasets.own.rows_file import Dealt, UnitRows, rows_of
-from tacit.datasets.source import EdgePart, Owned
+from tacit.datasets.source import EdgePart
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError, DataError
+from tacit.known_data.owned import EDGE, Owned
 
-EDGE = "{edge}"  # in the name of a file: the number of its edge
 MEMBERS = "members' rows"  # the name of all rows of a federation, of which each has its own file
 
 

@@ -23,7 +23,7 @@ from tacit.datasets.own.rows import UNIT
 from tacit.datasets.own.schema import Column, Dated, Number, TableSchema
 from tacit.datasets.own.table_encoding import units_of
 from tacit.datasets.own.table_form import USUAL, TableForm
-from tacit.datasets.sketch import Marks
+from tacit.known_data.sketch import Marks
 
 HashLanes = npt.NDArray[np.uint64]  # (n, 2)
 

@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import OwnersError
+from tacit.known_data.sketch import Marks
 
 UNIT_BYTES = 16
 UNIT = np.dtype((np.void, UNIT_BYTES))

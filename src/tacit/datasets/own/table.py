@@ -31,8 +31,8 @@ from tacit.datasets.own.table_encoding import MisfitError, encode, everyone, fit
 from tacit.datasets.own.table_file import batches, names_in
 from tacit.datasets.own.table_form import USUAL, BadRows, TableForm
 from tacit.datasets.own.unit_ids import named_id
-from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
+from tacit.known_data.sketch import Marks
 
 _UTF8 = (
     "is UTF-8, and data.encoding says {}: letters with accents are read as others; save it in that "

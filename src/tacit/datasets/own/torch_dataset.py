@@ -16,9 +16,9 @@ from tacit.datasets.own.array_values import Values
 from tacit.datasets.own.file_reading import digest, digest_of
 from tacit.datasets.own.rows import EncodedRows, Inputs, RowError, each_its_own, marks_of, words_of
 from tacit.datasets.own.unit_ids import unit_ids
-from tacit.datasets.sketch import Marks
 from tacit.datasets.target import Target
 from tacit.errors import FROM_OWN_CODE, ConfigError, OwnersError
+from tacit.known_data.sketch import Marks
 from tacit.user_code import entry_digest, load_entry
 
 _BLOCK_ROWS = 1024

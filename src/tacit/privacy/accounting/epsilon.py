@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from tacit.errors import PrivacyError
 from tacit.privacy.accounting.history import History, Spend, merged
 from tacit.privacy.accounting.privacy_losses import ORDERS, one_rdp, pld_epsilon
-from tacit.privacy.noise.mechanisms import noise_units
+from tacit.privacy.noise.grid import noise_units
 
 # The probability, per push, that a Poisson batch has more rows than slots: paid for in δ.
 TAIL = 1e-15

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.accounting.history import History
-from tacit.privacy.noise.mechanisms import noise_units
+from tacit.privacy.noise.grid import noise_units
 
 if TYPE_CHECKING:
     from dp_accounting.pld import privacy_loss_distribution as pld

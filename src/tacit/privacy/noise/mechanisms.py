@@ -23,12 +23,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from tacit.kernels.loading import library
+from tacit.privacy.noise.grid import GRID_BITS, REACH, noise_units
 from tacit.privacy.noise.randomness import Random
 
-REACH = 13.5  # standard deviations beyond which the discrete Gaussian's table ends: 2^-131
 _GUIDE_BITS = 16  # a guide of 2^16 places is 256 KiB: it stays in a core's second cache
 _NOT_FINITE = "a non-finite sum must never reach the mechanism"
-GRID_BITS = 12  # a release is rounded to a grid at least 2^12 times finer than its noise
 
 
 def standard_normal(count: int, random: Random) -> Tensor:
@@ -98,28 +97,6 @@ def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
     if not finite:
         raise ValueError(_NOT_FINITE)
     return noise
-
-
-def noise_units(multiplier: float) -> float:
-    """Return S, the standard deviation of the discrete Gaussian in grid steps.
-
-    C is S/z <= 2^12 of them. Above z = 4 the table of S would grow too large, so C becomes fewer
-    steps. Truncation then costs utility (a tenth of a row's norm at z = 25 and 10,000 parameters),
-    never privacy.
-
-    >>> noise_units(1.0), noise_units(4.0), noise_units(25.0)
-    (4096.0, 16384.0, 16384.0)
-    """
-    return 2.0**GRID_BITS * min(4.0, multiplier)
-
-
-def grid_step(clip: float, multiplier: float) -> float:
-    """Return g = zC/S, the value of one grid step. It is public, as C and z are.
-
-    >>> grid_step(2.0, 1.0) == 2.0 / 4096
-    True
-    """
-    return multiplier * clip / noise_units(multiplier)
 
 
 def discrete_gaussian(total: Tensor, multiplier: float, random: Random) -> Tensor:

@@ -45,6 +45,7 @@ from tacit.privacy.accounting import History
 from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.ledger.chain import Charge
 from tacit.privacy.noise import mechanisms
+from tacit.privacy.noise.grid import grid_step
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.plan import Plan
 from tacit.privacy.private_sum.clipping import Clipped, clipped_sum
@@ -297,7 +298,7 @@ class Releaser:
     def _integers(self, clipped: Clipped, clip: float) -> tuple[Tensor, float]:
         z = self.plan.noise_multiplier
         # On a finer grid the noise would have too few steps.
-        if clipped.step is None or clipped.step < mechanisms.grid_step(clip, z):
+        if clipped.step is None or clipped.step < grid_step(clip, z):
             raise PrivacyError(
                 f"step={clipped.step}: not the grid of clip {clip} and noise multiplier {z}"
             )

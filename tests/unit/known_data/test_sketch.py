@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from tacit.datasets import sketch
 from tacit.datasets.own.rows import hashed
-from tacit.datasets.sketch import Marks, Sketches, merged, shared_rows, shared_units, sketched
+from tacit.known_data import sketch
+from tacit.known_data.sketch import Marks, Sketches, merged, shared_rows, shared_units, sketched
 
 KEY = b"k" * 32
 

@@ -1,0 +1,1 @@
+"""How own data is known again."""
