@@ -16,7 +16,7 @@ COMMON = """
 import resource, sys
 from pathlib import Path
 from pyarrow import csv
-import torch
+import torch, scipy.stats, dp_accounting.pld.privacy_loss_distribution
 from tacit.config import run_file
 from tacit.algorithms import registry
 from tacit.privacy.ledger import Ledger
