@@ -244,7 +244,7 @@ class FederationHost:
             return broker.start(children).address, broker.rules()
         bundle = folder.certificate(HOST)
         tls = Tls(self._believed, bundle / CERTIFICATE, bundle / KEY)
-        for name in (split_host_port(address)[0], folder.settings.names[0]):
+        for name in dict.fromkeys((split_host_port(address)[0], folder.settings.names[0])):
             _warn(organisation.complaint_of_broker(address, name, tls))
         return address, StatedRules(place)
 
