@@ -2,10 +2,10 @@
 
 MAPA's Fig. 4 (arXiv:1912.07902), after Phong et al. ("Privacy-preserving deep learning via
 additively homomorphic encryption", doi:10.1109/TIFS.2017.2787987). For one image x with residual r
-= p - y the gradient is dW = r·xᵀ and db = r: of rank one, so its leading singular vector *is* the
-image, and its label is where db is lowest. The singular vector, unlike the quotient dW/db, survives
-noise, as it averages over all classes (docs/attacks.md). Of a batch it is the mixture that the
-labels make.
+= p - y the gradient is dW = r·xᵀ and db = r. It has rank one, so its leading singular vector *is*
+the image, and its label is where db is lowest. The singular vector, unlike the quotient dW/db,
+survives noise, as it averages over all classes (docs/attacks.md). Of a batch it is the mixture that
+the labels make.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from tacit.audit.worlds import (
 )
 from tacit.errors import TacitError
 from tacit.privacy import ledger
+from tacit.privacy.accounting.history import UnitSide
 from tacit.privacy.policy import Terms
 from tacit.privacy.private_sum import counted
 from tacit.protocol import wire
@@ -229,7 +230,10 @@ def fields(subject: Subject, source: Randomness) -> list[Finding]:
         first, second = ([out.message for out in ask.adapter.edge.start()] for ask in asks)
         differing += first != second
         for _ in range(15):
-            (alone, public), (alone_too, public_too) = _public(asks[0]()), _public(asks[1]())
+            (alone, public), (alone_too, public_too) = (
+                open_fields(asks[0]()),
+                open_fields(asks[1]()),
+            )
             differing += not (alone and alone_too) or public != public_too
     return [
         Finding(
@@ -244,7 +248,7 @@ def fields(subject: Subject, source: Randomness) -> list[Finding]:
     ]
 
 
-def _public(payload: bytes) -> tuple[bool, bytes]:
+def open_fields(payload: bytes) -> tuple[bool, bytes]:
     """Check that the released numbers make the tensor's bytes; return that and the other fields."""
     received = wire.decode(payload)
     meta = received.meta
@@ -286,30 +290,36 @@ def charges(subject: Subject, source: Randomness, path: Path) -> list[Finding]:
     The file is copied while the edge runs.
     """
     ask = MessageSource(subject, source, quiet_world(subject.model), canary=True, ledger=path)
+    price = (subject.rate, subject.z, subject.mechanism)
     missing = 0
     for number in range(1, CHARGED_PUSHES + 1):
         ask()
-        copy = path.with_suffix(".copy")
-        copy.write_bytes(path.read_bytes())  # what a kill -9 and one copied file leave
-        missing = max(missing, subject.steps * number - _counted(copy, subject))
+        missing = max(missing, subject.steps * number - counted_charges(path, price))
     return [
         Finding("ledger's file", subject.name, "missing", 0, missing, missing > 0, subject.honest)
     ]
 
 
-def _counted(path: Path, subject: Subject) -> int:
-    """Return the number of charges in the file at the subject's rate and noise.
+def counted_charges(
+    path: Path, price: tuple[float, float, str], side: UnitSide | None = None
+) -> int:
+    """Return the number of charges at (q, z, mechanism) in a copy of a ledger's file.
 
-    It is 0 for a file that is no ledger.
+    side: of whose rows they are; None: whosever. A `kill -9` and one copied file leave no more. It
+    is 0 for a file that is no ledger.
     """
+    copy = path.with_suffix(".copy")
+    copy.write_bytes(path.read_bytes())
     try:
-        spent = [spend for chain in ledger.read_chains(path) for spend in chain.history()]
+        spent = [spend for chain in ledger.read_chains(copy) for spend in chain.history()]
     except TacitError:
         return 0
-    # z is 0 where the noise is from a known seed.
-    right = {(subject.rate, subject.z, subject.mechanism), (subject.rate, 0.0, subject.mechanism)}
+    rate, _, mechanism = price
+    right = {price, (rate, 0.0, mechanism)}  # z is 0 where the noise is from a known seed
     return sum(
-        s.count for s in spent if (s.sampling_rate, s.noise_multiplier, s.mechanism) in right
+        s.count
+        for s in spent
+        if (s.sampling_rate, s.noise_multiplier, s.mechanism) in right and side in (None, s.side)
     )
 
 
@@ -329,7 +339,7 @@ def retry(subject: Subject, source: Randomness, resend: Resend) -> list[Finding]
 def orders(subject: Subject, source: Randomness) -> list[Finding]:
     """Check that no terms or clip of a server make a push with less noise than claimed (B).
 
-    Nor does one leave with another clip.
+    No push has another clip, either.
     """
     subject = subject.but(model=WIDE)
     params = quiet_world(WIDE).params

@@ -46,5 +46,5 @@ class RowsDrawn(UnitSlots):
 
 
 def rows_dealt(units: npt.NDArray[np.void], *, seed: int, edges: int) -> npt.NDArray[np.int64]:
-    """Deal rows, one after the other, whoever they are of: a person is at every edge."""
+    """Deal rows one after the other, also those of one person: a person is at every edge."""
     return np.arange(len(units)) % edges

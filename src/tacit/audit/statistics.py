@@ -16,7 +16,7 @@ from scipy import stats
 from torch import Tensor
 
 ALPHA = 1e-3  # false alarms of one whole run
-DECISIONS = 256  # the most in one run: Clopper-Pearson bounds, and tests that say yes or no
+DECISIONS = 320  # the most in one run: Clopper-Pearson bounds, and tests that say yes or no
 SHARE = ALPHA / DECISIONS
 
 ScoreValues = NDArray[np.float64]
@@ -244,9 +244,9 @@ def _next_call(table: ScoreCounts, rate: float) -> float:
 def one_run_p_value(right: int, guesses: int, canaries: int, epsilon: float, delta: float) -> float:
     """Return the probability that (ε, δ)-DP allows for `right` or more of `guesses` right.
 
-    Steinke et al., "Privacy auditing with one (1) training run" (arXiv:2305.08846), Theorem 5.2:
-    each of `canaries` records is in or out by a fair coin; P[W ≥ v] + 2mδ·max_i P[v > W ≥ v - i]/i
-    with W ~ Bin(r, e^ε/(1+e^ε)).
+    Steinke et al., "Privacy auditing with one (1) training run" (arXiv:2305.08846), Theorem 5.2.
+    Each of `canaries` records is in or out by a fair coin. Then it is
+    P[W ≥ v] + 2mδ·max_i P[v > W ≥ v - i]/i with W ~ Bin(r, e^ε/(1+e^ε)).
     """
     accuracy = 1 / (1 + math.exp(-epsilon))
     # P[W ≥ v - i] for i = 0 … v.

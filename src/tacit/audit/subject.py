@@ -1,8 +1,8 @@
 """The subject of the audit: a real edge behind the wire, of which the audit sees the bytes only.
 
 An attacker chooses the model that the edge works on, and reads what it sends. An `EdgeAdapter` is
-one edge of one algorithm; its messages are read as a noisy sum of clipped gradients, divided by L,
-whatever the algorithm made of that sum.
+one edge of one algorithm. Its messages are read as a noisy sum of clipped gradients, divided by L,
+for every use that the algorithm makes of that sum.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ class Subject:
 
     It is honest as it stands, and a mutant with one class replaced (mutants*.py).
 
-    algorithm: whose message is audited (by `adapters.adapter`). task: instead, what an edge of
-    a user's own algorithm computes. z: as in `Plan`; 1/ε of one push
-    for the pure mechanisms, and for the paper's, in its own accounting. steps: H, the releases that
-    one message is made of. learning_rate: η of them. rows_alone: as for `private_sum`, by default
-    what `tacit edge` does; False: what it does under TACIT_ROWS_ALONE=false.
+    algorithm: whose message is audited (by `adapters.adapter`). task: instead, what an edge of a
+    user's own algorithm computes. z: as in `Plan`. It is 1/ε of one push for the pure mechanisms,
+    and for the paper's, in its own accounting. steps: H, the releases that one message is made of.
+    learning_rate: η of them. rows_alone: as for `private_sum`, by default what `tacit edge` does.
+    False: what it does under TACIT_ROWS_ALONE=false.
     """
 
     name: str

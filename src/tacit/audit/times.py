@@ -76,9 +76,9 @@ def times(
 def counted(measure: SecondsAndRows, pushes: int, *, delayed: bool) -> Finding:
     """Check that times over the wire do not depend on the numbers of rows drawn, by ranks (F).
 
-    Pushes that are not delayed must depend on them: that edge is a mutant. Not held back they must
-    not be: then the edge is a mutant, and it is looked at up to `LOOKS` times, as a busy machine's
-    own noise may hide what one look would show.
+    Pushes that are not delayed must depend on them: that edge is a mutant. An edge that does not
+    hold them back is a mutant, too. It is tested up to `LOOKS` times, as a busy machine's own noise
+    may hide what one test would show.
     """
     p_values: list[float] = []
     p = 1.0

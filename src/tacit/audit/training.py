@@ -25,7 +25,7 @@ from tacit.protocol.messages import GlobalModel, Hello, Update
 CANARIES = 1000
 GUESSES = 200
 ROUNDS = 100
-_DELTA = 1e-7  # the test pays 2mδ
+_DELTA = 5e-8  # the test pays 2mδ, which must stay well below SHARE
 _NOISE = {"knorm": 11.0}  # z of a claim near 1, beyond which 200 guesses prove little
 _GAUSSIAN = 9.3
 _RUN = f"""
@@ -51,7 +51,7 @@ def training(subject: Subject, source: Randomness) -> list[Finding]:
 
     Steinke et al. (arXiv:2305.08846): every record is in the data by a coin of its own. The
     attacker reads the wire, adds up what points along a record's gradient, and calls the 100
-    highest in and the 100 lowest out; the number of guesses is fixed beforehand.
+    highest in and the 100 lowest out. The number of guesses is fixed beforehand.
     """
     z = _NOISE.get(subject.mechanism, _GAUSSIAN)
     run = parse(_RUN + f'mechanism = "{subject.mechanism}"\nnoise_multiplier = {z}\n', "audit")

@@ -11,10 +11,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, get_args
 
-from tacit.audit import message_attacks, own_modules, population, rows_in_messages
+from tacit.audit import histogram_edges, message_attacks, own_modules, population, rows_in_messages
+from tacit.audit.moments_mutants import moments_tests
 from tacit.audit.mutants import LOCAL, OTHERS, SAMPLED
 from tacit.audit.party_mutants import party_tests
 from tacit.audit.row_times import row_times
@@ -79,10 +81,10 @@ class Host:
     """What the audit needs of a process or a disk.
 
     The caller gives it, so that this library needs neither. resend: keeps a message where the edge
-    keeps it, and returns it as sent and as found after a restart. fork: what a forked child sends;
-    None: no process forks on this system. prv: a second accountant, if installed. scratch: a folder
-    for as long as it is open. seconds: how pushes are timed; None: by the processor time of each.
-    drawn: how pushes of drawn rows alone are timed; None: they are not.
+    keeps it, and returns it as sent and as found after a restart. fork: what a forked child sends,
+    or None where no process forks. prv: a second accountant, if installed. scratch: a folder
+    for as long as it is open. seconds: how pushes are timed, or None for the processor time of
+    each. drawn: how pushes of drawn rows alone are timed, or None where they are not.
     """
 
     resend: Resend
@@ -137,6 +139,7 @@ def audit(
         yield from row_times()
         yield from times(HONEST[0], source, more * PUSHES["times"], host.seconds)
         yield from _counted(host, mutants=mutants)
+    yield from _of_every_row(host, chosen, source, mutants=mutants)
     yield from accountants(host.prv)
     if mutants:
         yield from _caught(chosen, source, tests)
@@ -204,6 +207,31 @@ def _counted(host: Host, *, mutants: bool) -> Iterator[Finding]:
     if host.drawn is not None:
         for delayed in (True, False) if mutants else (True,):
             yield counted(host.drawn, PUSHES["counted"], delayed=delayed)
+
+
+def _of_every_row(
+    host: Host, chosen: set[str], source: Randomness, *, mutants: bool
+) -> Iterator[Finding]:
+    """Yield the findings about edges that add up all of their rows exactly."""
+    if "discrete_gaussian" not in chosen:
+        return
+    yield from _asked(host, source, mutants=mutants)
+    yield from moments_tests(source, host.scratch, mutants=mutants)
+    yield from histogram_edges.histogram_tests(source, mutants=mutants)
+
+
+def _asked(host: Host, source: Randomness, *, mutants: bool) -> Iterator[Finding]:
+    """Yield the findings about edges that answer questions, and that judge, of pyarrow's tables."""
+    if find_spec("pyarrow") is None:
+        why = "pyarrow is not installed"
+        yield Finding("asked", "ask", "-", 0.0, math.nan, False, skipped=why)
+        yield Finding("judged", "looks", "-", 0.0, math.nan, False, skipped=why)
+        return
+    from tacit.audit.asked_mutants import asked_tests
+    from tacit.audit.judged_mutants import judged_tests
+
+    yield from asked_tests(source, host.scratch, mutants=mutants)
+    yield from judged_tests(source, host.scratch, mutants=mutants)
 
 
 def _caught(chosen: set[str], source: Randomness, tests: dict[str, Test]) -> Iterator[Finding]:

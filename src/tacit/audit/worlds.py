@@ -63,7 +63,7 @@ def opposed_world() -> World:
     """Return a world of NARROW where the canary pulls against all other rows.
 
     Its pull is six times as far as theirs, in all layers. Rows that are added before they are
-    clipped lose by the canary what they had, and get the opposite; layers that are clipped each by
+    clipped lose by the canary what they had, and get the opposite. Layers that are clipped each by
     itself are longer than C together.
     """
     # W1 (1, 2), b1, W2 (2, 1), b2: the hidden unit is h = x, the scores are ±h/2.

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
+from tacit.config.asked import AskSection
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import Edges, Guard, Network, Privacy, Run, Section
+from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section
 from tacit.config.site import Site
 from tacit.config.traits import Traits
 from tacit.datasets import Source
@@ -101,8 +102,8 @@ USUAL_CLIP = 2.0  # C: near the norm of an example's gradient for softmax and in
 class AlgorithmSection(Section):
     """The [algorithm] section of a run file.
 
-    The defaults here fit an algorithm with one server and edges that hold their own rows; `traits`
-    are each algorithm's own. worker: which service computes; peers have no server. columns: whether
+    The defaults here fit an algorithm with one server and edges that hold their own rows. `traits`
+    are each algorithm's own. worker: which service computes. Peers have no server. columns: whether
     the data is divided by columns, so that each worker holds some columns of every record.
     composition: how the run's ε follows from its workers'. centralised: names of those where one
     edge holds all the data. searched: keys that `tacit tune` varies, each with its bounds, along a
@@ -116,6 +117,14 @@ class AlgorithmSection(Section):
     composition: ClassVar[Composition] = "max"
 
     name: str
+
+    @classmethod
+    def implied(cls, workers: int) -> dict[str, dict[str, Any]]:
+        """Return keys by section that a run file of `workers` workers may leave out, and are these.
+
+        They count as stated.
+        """
+        return {}
 
     def lacking(self, privacy: Privacy) -> list[str]:
         """Return the keys that a run file must state where an own algorithm's code is not here."""
@@ -199,6 +208,10 @@ class Sections(Protocol):
     @property
     def edges(self) -> Edges: ...
     @property
+    def evaluation(self) -> Evaluation: ...
+    @property
     def guard(self) -> Guard: ...
     @property
     def network(self) -> Network: ...
+    @property
+    def ask(self) -> AskSection | None: ...

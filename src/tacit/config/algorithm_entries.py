@@ -22,6 +22,7 @@ from pydantic import PydanticUndefinedAnnotation, PydanticUserError, ValidationE
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from tacit.config.algorithm_contract import AlgorithmSection
+from tacit.config.sections import Edges
 from tacit.errors import ConfigError
 from tacit.user_code import load_entry
 
@@ -41,6 +42,9 @@ BUILT_IN = {
     "adp2sgd": _GOSSIP,
     "adpsgd": _GOSSIP,
     "sync": "tacit.algorithms.gossip.gossip_algorithm:SyncAlgorithm",
+    "least-squares": "tacit.algorithms.least_squares.least_squares:LeastSquaresAlgorithm",
+    "ask": "tacit.algorithms.ask.ask_algorithm:AskAlgorithm",
+    "ebm": "tacit.algorithms.ebm.ebm_algorithm:EbmAlgorithm",
     "vafl": "tacit.algorithms.vafl.vafl_algorithm:VaflAlgorithm",
 }
 _UNLOADED = "tacit.algorithms.own.unloaded:UnloadedAlgorithm"
@@ -62,6 +66,27 @@ def built_in(name: str) -> type[HasSettings]:
     """Return the algorithm of a built-in name."""
     algorithm: type[HasSettings] = _imported(BUILT_IN[name])
     return algorithm
+
+
+def with_implied(content: Any) -> Any:
+    """Return a run file's content with what its built-in algorithm implies where that is left out.
+
+    Also where it is no run file, which is refused later.
+    """
+    if not isinstance(content, Mapping):
+        return content
+    section = content.get("algorithm")
+    name = section.get("name") if isinstance(section, Mapping) else None
+    edges = content.get("edges", {})
+    workers = edges.get("count", Edges().count) if isinstance(edges, Mapping) else None
+    if not (isinstance(name, str) and name in BUILT_IN and isinstance(workers, int)):
+        return content
+    filled = dict(content)
+    for key, implied in built_in(name).settings.implied(workers).items():
+        stated = filled.get(key, {})
+        if isinstance(stated, Mapping):
+            filled[key] = {**implied, **stated}
+    return filled
 
 
 def own(entry: str, folder: Path) -> tuple[type[HasSettings], str]:

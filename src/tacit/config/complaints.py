@@ -11,6 +11,7 @@ from tacit import shown
 from tacit.config.algorithm_contract import AlgorithmSection
 from tacit.config.algorithm_entries import settings_classes
 
+_LONGEST_KEY = 200  # characters
 _Location = tuple[int | str, ...]
 _TAGGED = (("data",), ("algorithm", "edge"))  # sections whose class the key `kind` chooses
 _FORMS = ("column", "labels", "event", "next token", "number", "tokens")
@@ -29,7 +30,7 @@ def faults(error: ValidationError, root: type[BaseModel]) -> list[str]:
     """
     problems = []
     for item in error.errors(include_url=False):
-        field = ".".join(str(part) for part in _location(item["loc"])) or "run file"
+        field = _shown(_location(item["loc"])) or "run file"
         message = item["msg"].removeprefix("Value error, ")
         value = item["input"]
         if isinstance(value, dict | BaseModel):
@@ -51,6 +52,12 @@ def faults(error: ValidationError, root: type[BaseModel]) -> list[str]:
             message if field == "run file" and not suffix else f"{field}{suffix}: {message}"
         )
     return problems
+
+
+def _shown(location: _Location) -> str:
+    """Return the name of a key, which its writer chooses, as it is shown in a line."""
+    name = ".".join(map(str, location))
+    return shown.printable(name, _LONGEST_KEY) + ("…" if len(name) > _LONGEST_KEY else "")
 
 
 def _meant(root: type[BaseModel], location: _Location) -> str:

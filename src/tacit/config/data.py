@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self, TypeGuard
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from tacit.config.algorithm_contract import Sections
+from tacit.config.asked_table import AskedTable
 from tacit.config.features import FeaturedData
 from tacit.config.own_arrays import ArraysData, ImagesData, PythonData
 from tacit.config.own_data import OwnData
@@ -103,15 +104,22 @@ class BenchmarkData(FeaturedData):
             raise ValueError(f"edges.count={count} is above the {groups} groups of {self.dataset}")
 
 
+_ASKED = "asked table"  # a table without a target: nothing is learnt, questions are asked
+
+
 def _kind_of(value: Any) -> str:
-    if isinstance(value, dict):
-        return str(value.get("kind", "benchmark"))
-    return str(getattr(value, "kind", "benchmark"))
+    if isinstance(value, AskedTable):
+        return _ASKED
+    if not isinstance(value, dict):
+        return str(getattr(value, "kind", "benchmark"))
+    kind = str(value.get("kind", "benchmark"))
+    return _ASKED if kind == "table" and "target" not in value else kind
 
 
 Data = Annotated[
     Annotated[BenchmarkData, Tag("benchmark")]
     | Annotated[TableData, Tag("table")]
+    | Annotated[AskedTable, Tag(_ASKED)]
     | Annotated[ArraysData, Tag("arrays")]
     | Annotated[ImagesData, Tag("images")]
     | Annotated[PythonData, Tag("python")],
@@ -120,6 +128,7 @@ Data = Annotated[
 
 _OWN: dict[str, type[OwnData]] = {
     "table": TableData,
+    _ASKED: AskedTable,
     "arrays": ArraysData,
     "images": ImagesData,
     "python": PythonData,
@@ -128,7 +137,7 @@ _OWN: dict[str, type[OwnData]] = {
 
 def is_own_data(content: object) -> TypeGuard[dict[str, Any]]:
     """Check whether `content` is a [data] section of a user's own rows."""
-    return isinstance(content, dict) and str(content.get("kind")) in _OWN
+    return isinstance(content, dict) and _kind_of(content) in _OWN
 
 
 def with_counts(
@@ -139,7 +148,7 @@ def with_counts(
     They are counted where they are left out and one training file lies in `folder`. Raises
     ConfigError, DataError, pydantic's ValidationError.
     """
-    kind = _OWN.get(str(content.get("kind")))
+    kind = _OWN.get(_kind_of(content))
     if kind is None or EDGE in str(content.get("train")):
         return content, ()
     section = kind.model_validate(content)

@@ -7,14 +7,21 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tacit.config.algorithm_contract import AlgorithmSection, DataSection
+from tacit.config.asked import SUMS, AskSection
+from tacit.config.asked_table import AskedTable
+from tacit.config.binned import additive_model
+from tacit.config.edge_looks import Judging
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
 from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run
 from tacit.config.traits import Traits
 from tacit.datasets import Source
 from tacit.models import Model, checked_size
+from tacit.models.additive import ADDITIVE
 from tacit.models.metrics import Metrics, chosen
 from tacit.models.objectives import objective_of
+from tacit.models.sums_model import SumsModel
+from tacit.privacy.plan import Plan
 from tacit.privacy.policy import Terms
 from tacit.privacy.report import Promise
 
@@ -49,7 +56,7 @@ class Definition(Generic[A_co]):
     of every worker. terms: what the server assumes of every edge's privacy. promise: the run's
     statement of privacy. enforces_share: whether an edge that is ahead of its part of the updates
     waits for the others. fingerprint: the run's name in the store, a SHA-256. agreed: what every
-    edge must agree on (`RunFile.agreed`).
+    edge must agree on (`RunFile.agreed`). judging: its looks at held-out rows; None: it has none.
     """
 
     run: Run
@@ -61,6 +68,7 @@ class Definition(Generic[A_co]):
     evaluation: Evaluation
     guard: Guard
     network: Network
+    ask: AskSection | None
 
     folder: Path
     differences: dict[str, Any]
@@ -73,6 +81,7 @@ class Definition(Generic[A_co]):
     enforces_share: bool
     fingerprint: str
     agreed: dict[str, Any]
+    judging: Judging | None
 
     def build_model(self) -> Model:
         """Return the model of this run; for a vertical run, the server's θ_0.
@@ -80,12 +89,28 @@ class Definition(Generic[A_co]):
         Raises ConfigError where its layers do not fit the data or memory.
         """
         shape, classes = self.source.shape
+        if self.ask is not None:
+            assert isinstance(self.data, AskedTable)
+            sheet = self.data.question_sheet(self.ask)
+            return checked_size(SumsModel(SUMS, shape, 1, sheet=sheet))
+        if self.model.name == ADDITIVE:
+            return checked_size(additive_model(self.model, self.data, self.source, self.folder))
         objective = objective_of(self.source.target)
         model = self.algorithm.build_model(
             self.model, shape, classes, self.edges.count, self.folder, objective,
             self.source.integers,
         )  # fmt: skip
         return checked_size(model)
+
+    @property
+    def question_kinds(self) -> tuple[str, ...]:
+        """The kinds of question that the run asks, as a policy lists them."""
+        return () if self.ask is None else tuple(each.kind for each in self.ask.parsed())
+
+    @property
+    def looks_plan(self) -> Plan | None:
+        """The plan of an edge's looks at held-out rows; None: there are none."""
+        return None if self.judging is None else self.judging.plan()
 
     def metrics(self) -> Metrics:
         """Return what is measured on the test set; a user's own metric is loaded.

@@ -5,17 +5,25 @@ from __future__ import annotations
 from tacit.config.sections import MOST_PUSHES, Privacy
 from tacit.config.traits import Traits
 
+_USUAL = Traits()
 _BATCH = 0.25  # of an edge's rows, where they are fewer than the usual batch
 
 
-def with_whole_batch(privacy: Privacy, rows: int, passes: int = 0) -> Privacy:
+def with_whole_batch(privacy: Privacy, rows: int, traits: Traits = _USUAL) -> Privacy:
     """Return `privacy` with a batch in records, where the file states a part of an edge's `rows`.
 
-    passes: how many batches a pass over the rows has, if there are passes: they make the batch.
-    Raises ValueError where the file states another.
+    Where there are passes over the rows, or all are read at once, that makes the batch. Raises
+    ValueError where the file states another.
     >>> with_whole_batch(Privacy(batch=0.25), 1001).batch
     250.0
     """
+    passes = traits.passes
+    if traits.every_row:
+        if "batch" in privacy.model_fields_set and privacy.batch != rows:
+            raise ValueError(
+                f"privacy.batch={privacy.batch:g}: every row is read, once; leave it out"
+            )
+        return privacy.model_copy(update={"batch": float(rows)})
     if passes:
         batch = max(1.0, rows / passes)
         if "batch" in privacy.model_fields_set and abs(privacy.batch - batch) > 1e-9 * batch:

@@ -22,7 +22,15 @@ from tacit.graphs.graph_file import read_graph
 from tacit.graphs.graph_values import GRAPH_SUFFIX, values_beside
 from tacit.user_code import entry_digest, entry_files
 
-_ANY_SHAPE = ("logistic", "svm", "mlp", "python", "graph")  # models that take records of any shape
+_ANY_SHAPE = (
+    "logistic",
+    "linear",
+    "svm",
+    "mlp",
+    "python",
+    "graph",
+    "additive",
+)  # models that take records of any shape
 
 
 _Bounds = FiniteFloat | Annotated[tuple[FiniteFloat, ...], Field(strict=False)]

@@ -1,9 +1,9 @@
-"""A run's fingerprint: the SHA-256 of what its definition says differently from the defaults.
+"""A run's fingerprint: the SHA-256 of its definition's differences from the defaults.
 
 A new key has a default, so it changes no name. Raise DEFINITION_FORMAT when a default changes, or
-what a value means: without that, one name would stand for two different runs. Then let a store and
-a journal file that have a run by the name of the format before go on with it, by that format's own
-defaults (tests/golden/kept/defaults.json has them all), and name the kept points anew.
+what a value means: without that, one name would stand for two different runs. Then a store and a
+journal file may have a run by the name of the format before. Let them go on with it, by that
+format's own defaults (tests/golden/kept/defaults.json has them all), and name the kept points anew.
 """
 
 from __future__ import annotations

@@ -10,16 +10,21 @@ from pydantic import Field, field_validator, model_validator
 from tacit.config.sections import Section
 from tacit.errors import ConfigError
 from tacit.models import Model, Name, Normalization, build
+from tacit.models.additive import ADDITIVE
 from tacit.models.graph.graph_network import GraphNetwork
 from tacit.models.named_network import NamedNetwork
 from tacit.models.objectives import Objective
 from tacit.models.user_module import UserModule
+from tacit.models.zoo.linear import linear
 
 Size = Annotated[int, Field(gt=0, le=65_536)]
 # The keys that each kind of model reads; all other keys are of tacit's own networks.
 _OF_KIND = {
     "python": ("entry", "arguments", "loss", "weights", "trainable", "control_flow"),
     "graph": ("file", "loss", "weights", "trainable"),
+    "sums": (),
+    "linear": (),
+    ADDITIVE: ("bins",),
 }
 _OF_ALL = ("name", "regularization")
 
@@ -27,9 +32,11 @@ _OF_ALL = ("name", "regularization")
 class ModelSection(Section):
     """The model and its layer sizes."""
 
-    name: Literal[Name, "python", "graph"] = Field(
-        description="the architecture; lstm is for text; python: your own module, see entry; "
-        "graph: a file, see file"
+    name: Literal[Name, "linear", "python", "graph", "sums", "additive"] = Field(
+        description="the architecture; lstm is for text; linear: logistic, or one layer "
+        "for a number; python: your own module, see entry; "
+        "graph: a file, see file; sums: what questions are answered from, see [ask]; additive: a "
+        "function of each column, see bins"
     )
     file: str | None = Field(
         None, description='graph: "NAME.graph.json", which tacit freeze has written'
@@ -74,6 +81,9 @@ class ModelSection(Section):
         1, gt=0, le=32, description="blocks of each of the three stages, resnet and mobilenet"
     )
     activation: Literal["relu", "tanh"] = Field("relu", description="cnn; tanh bounds gradients")
+    bins: int = Field(
+        32, ge=2, le=1024, description="additive: into which a column of numbers is cut"
+    )
     regularization: float = Field(0.0, ge=0, le=1e6, description="λ of (λ/2)||x||², paper: 1e-4")
     normalization: Normalization = Field(
         "none", description="group: the convolutions' outputs, per example"
@@ -148,13 +158,15 @@ class ModelSection(Section):
         """
         if (parts := self.parts(folder)) is not None:
             return parts.build(shape, classes, self.regularization, objective, integers)
+        if self.name == "linear" and not classes and objective is None:
+            return linear(shape, self.regularization)
         if not classes and objective is None:
             raise ConfigError(
                 f"model.name={self.name}: is for classes, and the target is a number; "
-                "use python with a module of one output"
+                "use linear, or python with a module of one output"
             )
         return build(
-            self.name,
+            "logistic" if self.name == "linear" else self.name,
             shape,
             classes,
             channels=self.channels,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from tacit.shown import printable
+
 _LINE = re.compile(r"at line (\d+)")
 _COMMA = re.compile(r"=\s*[+-]?\d+,\d+\s*(#.*)?$")
 _KEY = re.compile(r"""^\s*([^"'#=\[\]{}]+?)\s*=""")
@@ -27,7 +29,7 @@ def what_to_write(text: str, error: Exception) -> str:
         return "; a number has a decimal point, as 4.0"
     key = _KEY.match(line)
     if key and not _BARE.fullmatch(key[1]):
-        return f'; a key with other letters than a to z needs quotes: "{key[1][:100]}"'
+        return f'; a key with other letters than a to z needs quotes: "{printable(key[1], 100)}"'
     if _TRUTH.search(line):
         return "; write true or false"
     if "Invalid value" in str(error) and _WORD.search(line):

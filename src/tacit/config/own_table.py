@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self
 from pydantic import Field, field_validator, model_validator
 
 from tacit.config.algorithm_contract import Sections
+from tacit.config.learnt import LearntSection
 from tacit.config.own_column import ColumnSection
 from tacit.config.own_data import OwnData, check_whole_numbers
 from tacit.config.own_target import NextToken, TargetKey, check, goal, names_of
@@ -18,22 +19,19 @@ from tacit.datasets.own.schema import TableSchema
 from tacit.datasets.own.table_form import BadRows, TableForm, encoding_called
 from tacit.datasets.own.vocabulary import digest
 from tacit.errors import ConfigError
+from tacit.models.additive import ADDITIVE
 
 if TYPE_CHECKING:
     from tacit.datasets.own.table import TableReader
 
 
-class TableData(OwnData):
-    """An own table, CSV, Parquet or Excel: its public schema, and whose privacy it is."""
+_MODELS = ("logistic", "linear", "svm", "mlp", "python", "graph", ADDITIVE)
+
+
+class TableFiles(OwnData):
+    """How the cells of own tables are parted and written: CSV, Parquet or Excel."""
 
     kind: Literal["table"] = Field(description="an own CSV, Parquet or Excel file")
-    target: TargetKey = Field(
-        description="the column that is learnt: values are classes, or a number; the columns of "
-        "several labels; the time to an event, as a table below; or { next_token = the text }"
-    )
-    columns: dict[str, ColumnSection] = Field(
-        min_length=1, description="every column that is read, the target among them"
-    )
     separator: str | None = Field(
         None,
         min_length=1,
@@ -68,13 +66,45 @@ class TableData(OwnData):
         return encoding
 
     @model_validator(mode="after")
+    def _marks_differ(self) -> Self:
+        if self.thousands == self.decimal:
+            raise ValueError(f"thousands={self.thousands!r}: is the decimal mark, too")
+        return self
+
+    @property
+    def form(self) -> TableForm:
+        """The form of its text tables."""
+        return TableForm(
+            self.separator, self.decimal, self.thousands, self.encoding, self.header, self.sheet
+        )
+
+    @staticmethod
+    def need_pyarrow() -> None:
+        """Raise ConfigError where the package that reads tables is missing."""
+        if find_spec("pyarrow") is None:
+            raise ConfigError("data.kind=table: needs pyarrow; pip install 'tacit[table]'")
+
+
+class TableData(TableFiles):
+    """An own table, CSV, Parquet or Excel: its public schema, and whose privacy it is."""
+
+    target: TargetKey = Field(
+        description="the column that is learnt: values are classes, or a number; the columns of "
+        "several labels; the time to an event, as a table below; or { next_token = the text }"
+    )
+    columns: dict[str, ColumnSection] = Field(
+        min_length=1, description="every column that is read, the target among them"
+    )
+    learnt: LearntSection | None = Field(
+        None, description="the answers that columns and bounds come of, as `tacit new` states them"
+    )
+
+    @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         check(self.target, self.columns)
         if not self._features:
             raise ValueError("columns: nothing is left to learn from beside the target")
         self._check_text()
-        if self.thousands == self.decimal:
-            raise ValueError(f"thousands={self.thousands!r}: is the decimal mark, too")
         if self.unit in names_of(self.target):
             raise ValueError(f"unit={self.unit!r}: is the target")
         return self
@@ -130,21 +160,13 @@ class TableData(OwnData):
             yield self.columns[text].file(text, folder).relative_to(folder.resolve())
         yield from super().files(folder)
 
-    @property
-    def form(self) -> TableForm:
-        """The form of its text tables."""
-        return TableForm(
-            self.separator, self.decimal, self.thousands, self.encoding, self.header, self.sheet
-        )
-
     def plain_reader(self, folder: Path) -> Reader:
         """Return the reader of its tables. Raises ConfigError without pyarrow."""
         return self.table_reader(folder)
 
     def table_reader(self, folder: Path) -> TableReader:
         """Return the reader of its tables. Raises ConfigError without pyarrow."""
-        if find_spec("pyarrow") is None:
-            raise ConfigError("data.kind=table: needs pyarrow; pip install 'tacit[table]'")
+        self.need_pyarrow()
         from tacit.datasets.own.table import TableReader
 
         return TableReader(self.schema_of_rows(folder), self.form, self.bad_rows)
@@ -161,8 +183,8 @@ class TableData(OwnData):
         if self._text is not None:
             language = isinstance(self.target, NextToken)
             check_whole_numbers(run.model.name, f"the text {self._text!r}", language=language)
-        elif run.model.name not in ("logistic", "svm", "mlp", "python", "graph"):
+        elif run.model.name not in _MODELS:
             raise ValueError(
-                f"model.name={run.model.name}: is for images or text; a table needs logistic, svm, "
-                "mlp or python"
+                f"model.name={run.model.name}: is for images or text; a table needs additive, "
+                "logistic, svm, mlp or python"
             )

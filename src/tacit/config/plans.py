@@ -12,12 +12,12 @@ from tacit.privacy.release import Plan
 class Plans:
     """Every worker's budget and plan, by its number or its name.
 
-    default: the plan of a worker without an ε of its own; workers that the run file does not count
+    default: the plan of a worker without an ε of its own. Workers that the run file does not count
     have it too. rows: n_public, the records that a worker is taken to have. pushes: how many the
-    budget must cover where noise is calibrated for them; None: the definition states the noise.
+    budget must cover if noise is calibrated for them, None if the definition states the noise.
     epsilons: ε_k of the workers k that have their own. workers: how many the data is divided among.
-    own_rows: n_public that a member of a federation states for itself; None: `rows`. Its q follows,
-    and its z stays the run's, which the server counts on.
+    own_rows: n_public that a member of a federation states for itself, None for `rows`. Its q
+    follows, and its z stays the run's, which the server counts on.
     """
 
     default: Plan

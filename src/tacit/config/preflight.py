@@ -7,11 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from tacit.config.definition import Definition
+from tacit.config.edge_looks import Judging
 from tacit.config.own_data import OwnData
 from tacit.models.stopping import can_end
 from tacit.rounding import beside
 
 _DROWNED = 10.0  # warn below this ratio of all updates' signal to their noise
+_HIDDEN = 0.1  # warn where the interval of an accuracy is wider than so to either side
+_LOOKS_TO_STOP = 4
+_SLACK = 1.05  # of the updates that budgets pay for, so that most edges judge the last model
 _SHORT_PATH = 1.0  # warn below this length of all steps together
 
 
@@ -36,11 +40,44 @@ def warnings(definition: Definition[Any], parameters: int) -> Iterator[str]:
         yield from _stop(definition)
     if definition.promise.private:
         yield from _privacy(definition, parameters)
+    if definition.judging is not None:
+        yield from _looks(definition, definition.judging)
+
+
+def _looks(definition: Definition[Any], judging: Judging) -> Iterator[str]:
+    """Warn where noise hides how good the model is, or few edges are left to judge the last."""
+    edges = definition.edges.count
+    updates, paid = definition.run.updates, _paid(definition)
+    if paid is not None and paid < _SLACK * updates:
+        pushes = math.ceil(_SLACK * updates / edges)
+        yield (
+            f"the budgets pay for {paid} of {updates} updates, and an edge whose budget is spent "
+            f"judges no more: the last looks are of few edges; privacy.pushes = {pushes}"
+        )
+    share = judging.held_out
+    units = definition.plans.rows * share / (1 - share) * edges
+    part = judging.sheet.parts[next(iter(judging.sheet.parts))]
+    noise = judging.plan().noise_multiplier * math.sqrt(edges) / part.scale
+    half = 1.96 * noise / units
+    if half > _HIDDEN:
+        yield (
+            f"evaluation.epsilon={judging.epsilon:g}: the noise of a look hides what it shows: an "
+            f"accuracy of about {units:.0f} held-out units would be known to "
+            f"±{100 * min(half, 1.0):.0f} points; more units, a larger epsilon or fewer looks help"
+        )
 
 
 def _stop(definition: Definition[Any]) -> Iterator[str]:
     """Warn where `run.stop` can end nothing, so that the whole budget will be spent."""
     if isinstance(definition.data, OwnData) and definition.data.test is None:
+        if definition.judging is not None:
+            if definition.judging.looks < _LOOKS_TO_STOP:
+                yield (
+                    f'run.stop="{definition.run.stop}": can end nothing by '
+                    f"evaluation.looks={definition.judging.looks}; {_LOOKS_TO_STOP} are needed, "
+                    "and ten are good"
+                )
+            return
         yield (
             f'run.stop="{definition.run.stop}": looks at a public test set, and there is none '
             "(data.test); the run goes to its end"
@@ -104,7 +141,7 @@ def _steps(definition: Definition[Any], steps: int, parameters: int) -> Iterator
     signal = batch * math.sqrt(steps * definition.traits.uploads) / z / parameters**0.5
     if signal < _DROWNED:
         yield (
-            "the noise drowns what is learnt: batch·√updates / (z·√parameters) is "
+            "the noise may drown what is learnt: batch·√updates / (z·√parameters) is "
             f"{beside(signal, _DROWNED, 2)}, below {_DROWNED:g}; a smaller model, a larger batch, "
             "more rows or a larger ε help"
         )

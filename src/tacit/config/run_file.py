@@ -47,10 +47,13 @@ from tacit import regular_file
 from tacit.config import derived_defaults, sections_agree
 from tacit.config import fingerprint as names
 from tacit.config.algorithm_contract import AlgorithmSection
-from tacit.config.algorithm_entries import BUILT_IN, algorithm_section, built_in
+from tacit.config.algorithm_entries import BUILT_IN, algorithm_section, built_in, with_implied
+from tacit.config.asked import AskSection, with_what_follows
 from tacit.config.complaints import faults, one_line
 from tacit.config.data import Data, is_own_data, with_counts
 from tacit.config.definition import Definition, worker_names
+from tacit.config.edge_looks import Judging
+from tacit.config.long_keys import refuse_long_keys
 from tacit.config.model import ModelSection
 from tacit.config.not_toml import what_to_write
 from tacit.config.plans import Plans
@@ -79,9 +82,11 @@ _NOT_THE_RUNS = (
     "guard.quarantine_after",
 )
 # Read by the aggregator alone, so edges need not agree on it.
-_THE_AGGREGATORS = (
+THE_AGGREGATORS = (
     "guard",
-    "evaluation",
+    "evaluation.every",
+    "evaluation.samples",
+    "evaluation.metrics",
     "run.name",
     "run.snapshot_every",
     "run.average",
@@ -106,6 +111,7 @@ class RunFile(Section):
     evaluation: Evaluation = Evaluation()
     guard: Guard = Guard()
     network: Network = Network()
+    ask: AskSection | None = None
     _folder: Path = PrivateAttr(default_factory=Path)
     _counted: tuple[str, ...] = PrivateAttr(())
     _site: Site | None = PrivateAttr(None)
@@ -119,6 +125,11 @@ class RunFile(Section):
     def site(self) -> Site | None:
         """The member's own part, where this is a federation's run at one of its members."""
         return self._site
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_what_follows(cls, content: Any) -> Any:
+        return with_implied(with_what_follows(content))
 
     @field_validator("algorithm", mode="wrap")
     @classmethod
@@ -134,7 +145,7 @@ class RunFile(Section):
     def _filled_and_checked(self, info: ValidationInfo) -> Self:
         """Fill in what follows from other sections, and check that the sections agree.
 
-        Filled in is a file as its author has `written` it. Whatever else is read as a run file (a
+        A file is filled in as its author has `written` it. Every other source of a run file (a
         journal's header, a figure's runs) has it already.
         """
         context = info.context or {}
@@ -146,8 +157,8 @@ class RunFile(Section):
         filled = self
         workers = self.edges.count
         traits = self.algorithm.traits(workers)
-        rows = self.data.public_size(workers, self.algorithm.columns)
-        privacy = derived_defaults.with_whole_batch(self.privacy, rows, traits.passes)
+        rows = self._trained_rows()
+        privacy = derived_defaults.with_whole_batch(self.privacy, rows, traits)
         if context.get("written", False):
             if missing := self.algorithm.lacking(self.privacy):
                 raise ValueError(
@@ -164,9 +175,10 @@ class RunFile(Section):
 
     def _check_site(self, site: Site, rows: int) -> None:
         """Raise ValueError for a number of rows that a member cannot state in this run."""
-        if site.rows is None:
+        traits = self.algorithm.traits(self.edges.count)
+        if site.rows is None or traits.every_row:
             return
-        if site.rows != rows and self.algorithm.traits(self.edges.count).passes:
+        if site.rows != rows and traits.passes:
             raise ValueError(
                 f"--rows {site.rows}: {self.algorithm.name} takes passes over {rows} rows; leave "
                 "--rows out"
@@ -194,16 +206,29 @@ class RunFile(Section):
     def plans(self) -> Plans:
         """Return the privacy plans of all edges, spare ones too.
 
-        At a member that states its rows, they have its sampling rate.
+        At a member that states its rows, they have its sampling rate. A release that reads every
+        row reads them however many they are.
         """
         plans = self._plans_of_run()
-        if self._site is None or self._site.rows is None:
+        every_row = self.algorithm.traits(self.edges.count).every_row
+        if self._site is None or self._site.rows is None or every_row:
             return plans
-        return replace(plans, own_rows=self._site.rows)
+        return replace(plans, own_rows=self._without_held_out(self._site.rows))
+
+    def _trained_rows(self) -> int:
+        """Return n_public of an edge: without what it holds out, a public share."""
+        rows = self.data.public_size(self.edges.count, self.algorithm.columns)
+        return self._without_held_out(rows)
+
+    def _without_held_out(self, rows: int) -> int:
+        if not self.evaluation.at_edges:
+            return rows
+        return max(1, round(rows * (1 - self.evaluation.held_out)))
 
     def _plans_of_run(self) -> Plans:
-        """Return the plans as the run's public `rows` have them, whoever reads the run file."""
-        rows = self.data.public_size(self.edges.count, self.algorithm.columns)
+        """Return the plans as the run's public `rows` have them, for every reader of the run
+        file."""
+        rows = self._trained_rows()
         passes = self.algorithm.traits(self.edges.count).passes
         workers = self.edges.count + self.data.spare
         return self.privacy.plans(rows, self.edges.epsilon, workers, passes)
@@ -231,7 +256,7 @@ class RunFile(Section):
 
     def agreed(self) -> dict[str, Any]:
         """Return what every edge must agree on: `stated` without what only an aggregator reads."""
-        return names.without(self.stated(), _THE_AGGREGATORS)
+        return names.without(self.stated(), THE_AGGREGATORS)
 
     def _stated(self, different: dict[str, Any]) -> dict[str, Any]:
         """Return `stated`, by what is `different` from the defaults."""
@@ -266,6 +291,9 @@ class RunFile(Section):
         else:
             z = None
         promise = self.data.promised(a.promise(plans, p.constant_clip), source)
+        judging = Judging.of(self, source) if self.evaluation.at_edges else None
+        if judging is not None:  # of other units, so that the larger budget bounds ε
+            promise = replace(promise, budget=judging.larger(plans.budget))
         if self.model.control_flow == "trusted":
             promise = promise.timed()
         if self.data.trusted_fronts:
@@ -282,7 +310,8 @@ class RunFile(Section):
             promise=promise,
             enforces_share=traits.in_turn and self.edges.share != "any",
             fingerprint=names.name("run", stated),
-            agreed=names.without(stated, _THE_AGGREGATORS),
+            agreed=names.without(stated, THE_AGGREGATORS),
+            judging=judging,
         )
 
 
@@ -296,13 +325,13 @@ def parse(
     federation: bool = False,
     own_code: bool = True,
 ) -> RunFile:
-    """Check the TOML `text`; `edges` and `seed` replace edges.count and run.seed where given.
+    """Check the TOML `text`. `edges` and `seed` replace edges.count and run.seed where given.
 
-    CSGD and SGD are centralised: they keep their one edge whatever `edges` says. folder: what its
-    paths are relative to. federation: whether it is a federation's, which leaves out `data.train`.
-    own_code: whether an own algorithm of `folder` may be loaded; no other code is.
-    Raises ConfigError with one line that names `origin`, the field and the value, and ConfigFaults
-    where there are several; DataError where rows were to be counted and cannot be read.
+    CSGD and SGD are centralised: they keep their one edge for every `edges`. folder: what its paths
+    are relative to. federation: whether it is a federation's, which leaves out `data.train`.
+    own_code: whether an own algorithm of `folder` may be loaded. No other code is loaded. Raises
+    ConfigError with one line that names `origin`, the field and the value, and ConfigFaults if
+    there are several. Raises DataError if rows are to be counted and cannot be read.
     """
     content = _content(text, origin)
     if _centralised(content):
@@ -341,10 +370,10 @@ def as_tree(run: RunFile) -> dict[str, dict[str, Any]]:
 def read(
     tree: Mapping[str, Any], origin: str, folder: Path, *, site: Site | None, own_code: bool
 ) -> RunFile:
-    """Check a federation's run file that `as_tree` has written; folder: where its files are.
+    """Check a federation's run file that `as_tree` has written.
 
-    site: the member's own part; None: at the host. own_code: whether an own algorithm of `folder`
-    may be loaded. Raises ConfigError, in one line that names `origin`.
+    folder: where its files are. site: the member's own part, None at the host. own_code: whether an
+    own algorithm of `folder` may be loaded. Raises ConfigError, in one line that names `origin`.
     """
     content = {name: dict(keys) for name, keys in tree.items()}
     try:
@@ -378,6 +407,7 @@ def _fill_rows_of_members(content: dict[str, Any], origin: str, federation: bool
 
 
 def _content(text: str, origin: str) -> dict[str, Any]:
+    refuse_long_keys(text, origin)
     try:
         content = tomllib.loads(text)
         # What cannot be shown (0x and 5,000 digits) could not be complained about.

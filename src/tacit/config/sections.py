@@ -208,7 +208,7 @@ class Edges(Section):
 
 
 class Delay(Section):
-    """A random duration; `seconds` is its mean whatever the model."""
+    """A random duration. `seconds` is its mean for every model."""
 
     model: Literal["constant", "uniform", "exponential", "poisson", "lognormal"] = Field(
         "constant", description="its distribution"
@@ -283,7 +283,7 @@ class Network(Section):
 
 
 class Evaluation(Section):
-    """Evaluation on the public test set, at the aggregator."""
+    """Evaluation on the public test set, at the aggregator, and on rows that edges hold out."""
 
     every: int = Field(250, gt=0, description="applied updates between two evaluations")
     samples: int = Field(
@@ -292,10 +292,51 @@ class Evaluation(Section):
     metrics: tuple[str, ...] = Field(
         (),
         strict=False,
-        description="accuracy, auc, per_class, rmse, mae, perplexity, log_loss, per_label, "
-        'deviance, nll, concordance, or your own "module:function"; left out: those that fit the '
-        "target",
+        description="accuracy, auc, average_precision, per_class, rmse, mae, perplexity, log_loss, "
+        'per_label, deviance, nll, concordance, or your own "module:function"; left out: those '
+        "that fit the target",
     )
+    at: Literal["server", "edges"] = Field(
+        "server",
+        description="edges: each edge also judges the model on rows of its own that it holds out, "
+        "and releases noisy counts; no public test set is needed",
+    )
+    held_out: float = Field(
+        0.2,
+        ge=0.01,
+        le=0.9,
+        description="at edges: the share of units that judge, for the life of the data",
+    )
+    epsilon: Positive = Field(
+        0.3,
+        description="at edges: budget of all looks together; it comes on top of privacy.epsilon",
+    )
+    looks: int = Field(
+        5,
+        gt=0,
+        le=50,
+        description="at edges: how often the model is judged, spread over run.updates; the last "
+        "look is at the end",
+    )
+    largest_error: Positive | None = Field(
+        None,
+        description="at edges, of a number: the largest error that counts, in the file's unit; "
+        "left out: a quarter of what lies between its bounds, or twice its scale",
+    )
+
+    @property
+    def at_edges(self) -> bool:
+        """Whether edges judge on rows that they hold out."""
+        return self.at == "edges"
+
+    @model_validator(mode="after")
+    def _keys_of_edges(self) -> Self:
+        for key in ("held_out", "epsilon", "looks", "largest_error"):
+            if not self.at_edges and getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(
+                    f'{key}={getattr(self, key)}: is for at = "edges"; say so, or leave it out'
+                )
+        return self
 
 
 class Guard(Section):

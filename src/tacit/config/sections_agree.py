@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tacit.config.algorithm_contract import Sections
+from tacit.config.asked import ASK, SUMS
+from tacit.config.asked_table import AskedTable
 from tacit.config.sections import GAUSSIAN
 from tacit.config.traits import Traits
 from tacit.robust import rules
@@ -18,6 +20,7 @@ def agree(run: Sections, traits: Traits, rows: int) -> None:
 
     traits: its algorithm's. rows: the public number of rows of an edge.
     """
+    _questions(run)
     _guard(run, traits)
     run.data.agree(run)
     run.algorithm.agree(run)
@@ -25,6 +28,50 @@ def agree(run: Sections, traits: Traits, rows: int) -> None:
     _edges(run, rows)
     _network(run, traits)
     _participation(run, traits)
+    _judging(run)
+
+
+def _questions(run: Sections) -> None:
+    """Raise ValueError where questions are asked beside training, or in its place without any."""
+    asks = run.ask is not None
+    if asks != (run.algorithm.name == ASK):
+        wrong = "[ask] asks in the place of training" if asks else "needs [ask] questions"
+        raise ValueError(f"algorithm.name={run.algorithm.name}: {wrong}")
+    if asks != (run.model.name == SUMS):
+        wrong = "questions have no model" if asks else "is for questions, [ask]"
+        raise ValueError(f"model.name={run.model.name}: {wrong}")
+    if asks and not isinstance(run.data, AskedTable):
+        raise ValueError(
+            'ask: questions are asked of a table, data.kind = "table", without data.target'
+        )
+
+
+def _judging(run: Sections) -> None:
+    """Raise ValueError where edges cannot judge."""
+    if not run.evaluation.at_edges:
+        return
+    where = 'evaluation.at="edges"'
+    if run.algorithm.worker != "edge":
+        raise ValueError(
+            f"{where}: is for algorithms whose server has the whole model, which "
+            f"{run.algorithm.name} has not; leave it out"
+        )
+    if run.ask is not None:
+        raise ValueError(f"{where}: questions have no model to judge; leave it out")
+    p = run.privacy
+    if p.mechanism not in GAUSSIAN or p.noise_at != "edge":
+        raise ValueError(
+            f"{where}: privacy.mechanism={p.mechanism} at the {p.noise_at}; looks need one of "
+            f"{', '.join(GAUSSIAN)} at the edge"
+        )
+    if run.model.control_flow == "trusted":
+        raise ValueError(f"{where}: model.control_flow=trusted may raise at a row; use a graph")
+    if run.network.staleness is not None:
+        raise ValueError(f"{where}: network.staleness has no time for looks; leave one out")
+    if run.evaluation.looks > run.run.updates:
+        raise ValueError(
+            f"evaluation.looks={run.evaluation.looks}: above run.updates={run.run.updates}"
+        )
 
 
 def _whole_model(run: Sections) -> None:

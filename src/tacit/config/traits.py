@@ -39,6 +39,7 @@ class Traits:
     # B disjoint batches of a pass over an edge's rows, which is charged as a whole; 0: each update
     # has a batch of its own.
     passes: int = 0
+    every_row: bool = False  # whether a release reads all rows of an edge, so that q is 1
 
     def releases(self, noise_at: NoiseAt) -> int:
         """Return the most releases that one update costs."""

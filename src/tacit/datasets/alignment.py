@@ -1,9 +1,9 @@
 """Alignment of records across vertical parties: a record's name is a salted hash of its id.
 
 The salt comes to the parties and the server the same way as their keys, never over the broker. A
-name hides the id from whoever has not the salt. It hides nothing from the parties and the server,
-who can hash a guessed id: this is alignment, not private set intersection, and everybody in a run
-learns which ids the server has labels for.
+name hides the id from everybody without the salt. It hides nothing from the parties and the server,
+which can hash a guessed id. This is alignment, not private set intersection. Every participant of a
+run learns the ids for which the server has labels.
 """
 
 from __future__ import annotations

@@ -68,12 +68,12 @@ def all_shards(
 ) -> list[torch.Tensor]:
     """Return all `shards + spare` parts: row numbers (int64, ascending), none of them empty.
 
-    `iid` cuts a random permutation; a spare part is `spare_weight` of a main one. `dirichlet` deals
-    each class by proportions from Dirichlet(alpha · weights) (Hsu et al., arXiv:1909.06335; small
-    alpha, more skew). `shards` sorts by label and deals two contiguous pieces to each part (McMahan
-    et al., arXiv:1602.05629). `natural` takes `labels` as the numbers of natural groups
-    (`load_groups`) and keeps each whole: as many parts as groups get one each, in the order of the
-    numbers; fewer parts get them in turn, the largest first, whatever the seed.
+    `iid` cuts a random permutation. A spare part is `spare_weight` of a main one. `dirichlet` deals
+    each class by proportions from Dirichlet(alpha · weights) (Hsu et al., arXiv:1909.06335). A
+    small alpha gives more skew. `shards` sorts by label and deals two contiguous pieces to each
+    part (McMahan et al., arXiv:1602.05629). `natural` takes `labels` as the numbers of natural
+    groups (`load_groups`) and keeps each whole. As many parts as groups get one each, in the order
+    of the numbers. Fewer parts get them in turn, the largest first, for every seed.
 
     Raises ConfigError for a bad argument, and when there are more parts than rows, or than groups
     with `natural`.

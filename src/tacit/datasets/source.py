@@ -14,6 +14,7 @@ from tacit.datasets.benchmarks.load import Dataset
 from tacit.datasets.benchmarks.text import Text
 from tacit.datasets.edge_rows import EdgeRows
 from tacit.datasets.features import Features
+from tacit.datasets.held_out import UnitSplit, divided
 from tacit.datasets.partition import Method, all_shards
 from tacit.datasets.target import Target
 from tacit.errors import ConfigError
@@ -30,10 +31,14 @@ class PrivateRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EdgePart:
-    """An edge's rows, and the most that it may have: a public number, 0 where none is known."""
+    """An edge's rows, and the most that it may have: a public number, 0 where none is known.
+
+    held_out: the rows that models are judged on; None: all rows are trained on.
+    """
 
     rows: PrivateRows
     most: int
+    held_out: PrivateRows | None = None
 
 
 class Source(Protocol):
@@ -67,14 +72,22 @@ class Source(Protocol):
         """What kind of target y is."""
         ...
 
+    @property
+    def row_view(self) -> str:
+        """What rows without ids are known by when some are held out; "": units have ids."""
+        ...
+
     def weight(self, number: int | None) -> float:
         """Return the share of edge `number` (None: an unknown one); an ordinary edge has 1."""
         ...
 
-    def edge(self, number: int, root: Path | None, keep: Path) -> EdgePart:
-        """Return the rows of edge `number`; root: of published data, keep: the edge's own folder.
+    def edge(
+        self, number: int, root: Path | None, keep: Path, split: UnitSplit | None = None
+    ) -> EdgePart:
+        """Return the rows of edge `number`.
 
-        Raises ConfigError, DataError.
+        root: of published data. keep: the edge's own folder. split: by which some rows are held
+        out; None: none are. Raises ConfigError, DataError.
         """
         ...
 
@@ -185,6 +198,11 @@ class Benchmark:
             return Target("text", tokens=self.text.vocabulary, length=self.text.sequence)
         return Target("classes", tuple(map(str, range(self.shape[1]))))
 
+    @property
+    def row_view(self) -> str:
+        """What a model sees of a published row, which is what it is known by."""
+        return f"{self.features}, {self.text}"
+
     def weight(self, number: int | None) -> float:
         """Return the part's weight: less than 1 for a spare part."""
         dealt = number is not None and number < self.dealing.shards
@@ -192,14 +210,19 @@ class Benchmark:
             return 1.0
         return self.dealing.spare_weight
 
-    def edge(self, number: int, root: Path | None, keep: Path) -> EdgePart:
+    def edge(
+        self, number: int, root: Path | None, keep: Path, split: UnitSplit | None = None
+    ) -> EdgePart:
         """Return the rows that edge `number` has, and how many they are.
 
         That number is public, as the file's division is. Raises ConfigError, DataError.
         """
         index = self.parts(root)[number]
         rows = published.load(self.name, "train", root, index, self.features, self.text)
-        return EdgePart(rows, len(index))
+        if split is None:
+            return EdgePart(rows, len(index))
+        trained, held_out = divided(rows, split)
+        return EdgePart(trained, len(index), held_out)
 
     def owned(self, number: int) -> None:
         """Return None: published data is nobody's own."""

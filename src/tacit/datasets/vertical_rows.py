@@ -40,10 +40,10 @@ def party_view(
 ) -> torch.Tensor:
     """Return what party `party` of `parties` holds of the examples x (n, *shape), without a copy.
 
-    A block of the columns of a table (n, c) or a sequence (n, T), of the rows of images (n, depth,
-    rows, columns): of 28 rows, seven parties hold 4 each. sizes: (`party_columns`) where they are
-    not to be equal. quadrants: four parties hold a quarter of the image each, in reading order.
-    Raises ConfigError.
+    It is a block of the columns of a table (n, c) or a sequence (n, T), or of the rows of images
+    (n, depth, rows, columns). Of 28 rows, seven parties hold 4 each. sizes: (`party_columns`) if
+    they are not to be equal. quadrants: four parties hold a quarter of the image each, in reading
+    order. Raises ConfigError.
     """
     if not 0 <= party < parties:
         raise ConfigError(f"party = {party} must be in [0, {parties})")

@@ -24,17 +24,17 @@ _ROWS_MARGIN = 1.25  # rows_max over n_public, if the plan does not give rows_ma
 class Plan:
     """One edge's privacy plan: public numbers that no message can change.
 
-    mechanism: `gaussian`, `discrete_gaussian` or `knorm` (rigorous); `none`; `paper` and its three
-    defects one by one, `paper:mean_clip`, `paper:density`, `paper:first_layer` (not private,
-    whatever their own ε says). sampling_rate: q. batch: L = q·n_public, the fixed denominator.
-    noise_multiplier: z = noise std / C. clip_min, clip_max: what C a server may ask for. epsilon,
-    delta: the budget of the dataset's lifetime. paper_epsilon: ε per push in the paper's own
-    (wrong) accounting, used by `paper` noise only. rows_max: the most rows that this edge may have,
-    a public number, which the shape of its batches is made for; 0: a quarter more than the n_public
-    = L/q that q is counted with. noise_at: `server` trusts the aggregator with un-noised updates,
-    one vector of norm C each; z and the budget are then those of `central()`, and no guarantee is
-    claimed here, at the edge. passes: B disjoint batches of a pass over all rows (`release.tree`),
-    q = 1/B of which is then no sampling that amplifies; 0: Poisson batches.
+    mechanism: `gaussian`, `discrete_gaussian` or `knorm` (rigorous). Or `none`, or `paper` and its
+    three defects one by one, `paper:mean_clip`, `paper:density`, `paper:first_layer`. These are not
+    private, for every ε of their own. sampling_rate: q. batch: L = q·n_public, the fixed
+    denominator. noise_multiplier: z = noise std / C. clip_min, clip_max: what C a server may ask
+    for. epsilon, delta: the budget of the dataset's lifetime. paper_epsilon: ε per push in the
+    paper's own (wrong) accounting, used by `paper` noise only. rows_max: the most rows that this
+    edge may have, a public number, for which the shape of its batches is made. 0 is a quarter more
+    than the n_public = L/q with which q is counted. noise_at: `server` trusts the aggregator with
+    un-noised updates, one vector of norm C each. z and the budget are then those of `central()`,
+    and no guarantee is claimed here, at the edge. passes: B disjoint batches of a pass over all
+    rows (`release.tree`), whose q = 1/B is then no sampling that amplifies. 0 is Poisson batches.
 
     >>> plan = Plan.calibrated(
     ...     epsilon=2.0,

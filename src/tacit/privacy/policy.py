@@ -36,7 +36,8 @@ class Policy(BaseModel):
     `accept` says who answers an offer: `ask` its owner, `within` this policy. `lifetime_epsilon`
     and `lifetime_delta` bound what the data spends over all runs. `researchers` may ask. `code`
     lists the SHA-256 of the owner's files that an offer may name ("never": none), `columns` what
-    may be read, `hours` when it may work, in local time.
+    may be read, `hours` when it may work, in local time. `questions` lists the kinds of question
+    that may be asked, as "count" and "mean". An empty list forbids all.
 
     >>> from tacit.privacy.release import Plan
     >>> plan = Plan("gaussian", 0.05, 50.0, 1.2, 0.1, 1.0, epsilon=2.0, delta=1e-5)
@@ -68,6 +69,7 @@ class Policy(BaseModel):
     researchers: tuple[str, ...] = Field((ANYBODY,), strict=False)
     code: tuple[Sha256, ...] = Field((), strict=False)
     columns: tuple[str, ...] | None = Field(None, strict=False)
+    questions: tuple[str, ...] | None = Field(None, strict=False)
     hours: str | None = None
 
     @field_validator("code", mode="before")
@@ -127,6 +129,22 @@ class Policy(BaseModel):
         _require_at_least("clip_min", self.clip_min, "privacy.clip_min", plan.clip_min)
         _require_at_most("clip_max", self.clip_max, "privacy.clip_max", plan.clip_max)
 
+    def check_looks(self, plan: Plan | None) -> None:
+        """Raise PolicyForbids unless the looks at held-out rows are within this policy's budget.
+
+        plan: of the looks; None: the run has none. Training and looks are of different units, so
+        each is compared by itself.
+        """
+        if plan is None:
+            return
+        _require_at_most("max_epsilon", self.max_epsilon, "evaluation.epsilon", plan.epsilon)
+        _require_at_least(
+            "min_noise_multiplier",
+            self.min_noise_multiplier,
+            "the noise multiplier of looks",
+            plan.noise_multiplier,
+        )
+
     def check_alone(self, plan: Plan) -> None:
         """Raise PolicyForbids if a run outside of federations may spend more than a lifetime.
 
@@ -164,6 +182,11 @@ class Policy(BaseModel):
             if self.columns is not None and name not in self.columns:
                 raise _offer_refused("columns", list(self.columns), f"it reads column {name}")
 
+    def check_questions(self, kinds: Iterable[str]) -> None:
+        """Raise PolicyForbids unless all kinds of question that a run asks are allowed."""
+        for kind in kinds:
+            _require_listed("questions", self.questions, "ask.questions", kind)
+
     def allows_at(self, now: str) -> bool:
         """Check whether work is allowed at `now`, HH:MM in local time.
 
@@ -193,6 +216,8 @@ class Policy(BaseModel):
         self.check_researcher(offer.researcher)
         self.check_code(offer.code)
         self.check_columns(offer.columns)
+        self.check_questions(offer.questions)
+        self.check_looks(offer.looks)
         self.check(offer.plan, offer.algorithm, offer.model)
 
 
@@ -201,7 +226,8 @@ class OfferTerms:
     """What an offer asks of a member, as far as a policy judges it.
 
     plan, algorithm, model: of the run. researcher: the name of who asks. code: SHA-256 of files
-    that the owner must have put there. columns: what it reads.
+    that the owner must have put there. columns: what it reads. questions: the kinds of question
+    that it asks. looks: the plan of its looks at held-out rows; None: it has none.
     """
 
     plan: Plan
@@ -210,6 +236,8 @@ class OfferTerms:
     researcher: str
     code: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    looks: Plan | None = None
 
 
 @dataclass(frozen=True, slots=True)

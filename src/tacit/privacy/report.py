@@ -15,7 +15,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 from pydantic.json_schema import SkipJsonSchema
 
-from tacit.privacy.accounting import History, epsilon_pld, epsilon_rdp, gdp
+from tacit.privacy.accounting import History, Spend, epsilon_pld, epsilon_rdp, gdp
+from tacit.privacy.accounting.history import SIDES, Purpose, by_side, of_all_rows
 from tacit.privacy.ledger import Charged
 
 # Of ε over workers. max: they hold different people; sum: different columns of the same people;
@@ -97,7 +98,7 @@ class EdgePrivacy(BaseModel):
     # Not in the schema of REST, which promises no more than readers need:
     batch: SkipJsonSchema[float]
     charged: SkipJsonSchema[dict[str, Any]]
-    history: SkipJsonSchema[list[Any]]  # rows of q, z, count
+    history: SkipJsonSchema[list[Any]]  # rows of q, z, count, and the side where it is one
     mu: SkipJsonSchema[float] = 0.0
     _at_most: History = PrivateAttr(())
 
@@ -141,6 +142,11 @@ class RunPrivacy(TotalPrivacy):
         None, description="of a vertical run: of the labels; null: in clear"
     )
     counts: str = Field("", description="what else than this run is in ε")
+    sides: dict[str, float | None] | None = Field(
+        None,
+        description="where edges judge: the largest ε of rows trained on, and of rows held out; ε "
+        "is the larger, not the sum",
+    )
     edges: dict[str, EdgePrivacy]
 
     def document(self) -> dict[str, Any]:
@@ -156,7 +162,8 @@ class Promise:
     says are of other people (data.apart_from); what they have spent is in no ε here. Their names,
     and how alike the rows are, stand on the owner's screen alone. lasting: whether a ledger
     outlasts the run, so that ε counts all runs of its data. of_members: whether the budget is this
-    run's alone, as in a federation, where owners bound the life of their data themselves.
+    run's alone, as in a federation, where owners bound the life of their data themselves. purpose:
+    of this run's releases, of which z and q are shown. A ledger may have others, too.
     """
 
     guarantee: Guarantee
@@ -171,6 +178,7 @@ class Promise:
     apart: int = 0
     lasting: bool = False
     of_members: bool = False
+    purpose: Purpose = "training"
 
     def spent(self, edge: str, history: History, charged: Charged, at_most: History) -> EdgePrivacy:
         """Return what `edge` has spent.
@@ -178,12 +186,14 @@ class Promise:
         at_most: the history that ε is computed from, which is never below the true one. δ and all
         else is as the definition has it: another δ would make an edge's ε look small.
         """
-        last = history[-1] if history else None
+        trained = [row for row in history if row.side != "held_out"]
+        of_run = [row for row in trained if row.purpose == self.purpose] or trained
+        last = of_run[-1] if of_run else None
         fields: dict[str, Any] = {
             "epsilon_pld": epsilon_pld(at_most, self.delta),
             "epsilon_rdp": epsilon_rdp(at_most, self.delta),
             "delta": self.delta,
-            "pushes": sum(row.count for row in history),
+            "pushes": sum(row.count for row in trained),
             "noise_multiplier": last.noise_multiplier if last else None,
             "sampling_rate": last.sampling_rate if last else None,
             "clip": list(self.clip),
@@ -192,7 +202,7 @@ class Promise:
             "budget": self.budget(edge),
             "batch": self.batch,
             "charged": {"count": charged.count, "head": charged.head.hex()},
-            "history": [[row.sampling_rate, row.noise_multiplier, row.count] for row in history],
+            "history": [_listed(row) for row in history],
         }
         if self.of_members:
             fields["budget_of"] = "run"
@@ -245,8 +255,28 @@ class Promise:
         if self.composition == "sum":
             stated["mu"] = gdp.compose(edge.mu for edge in edges.values())
             stated["labels_epsilon"] = self.labels_epsilon
+        if self.composition == "max" and (sides := self._sides(edges.values())):
+            stated["sides"] = sides
         epsilon = self.epsilon(edges.values())
         return RunPrivacy(**stated, delta=self.delta, epsilon=epsilon, edges=dict(edges))
+
+    def _sides(self, edges: Iterable[EdgePrivacy]) -> dict[str, float]:
+        """Return the largest ε of each side, over edges; empty where no edge has held rows out."""
+        split = [by_side(edge.at_most) for edge in edges]
+        apart = [sides for sides in split if len(sides) == len(SIDES)]
+        if not apart:
+            return {}
+        return {
+            side: max(epsilon_pld(sides[place], self.delta) for sides in apart)
+            for place, side in enumerate(SIDES)
+        }
+
+
+def _listed(row: Spend) -> list[float | int | str]:
+    listed: list[float | int | str] = [row.sampling_rate, row.noise_multiplier, row.count]
+    if row.side != "both":
+        listed.append(row.side)
+    return listed
 
 
 def composed(composition: Composition, histories: Iterable[History], delta: float) -> float:
@@ -254,5 +284,6 @@ def composed(composition: Composition, histories: Iterable[History], delta: floa
     if composition == "sum":
         return gdp.epsilon(gdp.compose(map(gdp.mu, histories)), delta)
     if composition == "together":
-        return epsilon_pld(tuple(chain.from_iterable(histories)), delta)
+        # A person's rows may be on another side at each edge.
+        return epsilon_pld(of_all_rows(chain.from_iterable(histories)), delta)
     return max((epsilon_pld(history, delta) for history in set(histories)), default=0.0)

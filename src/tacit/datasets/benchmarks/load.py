@@ -25,9 +25,10 @@ class Dataset:
     """A table of examples: inputs `x`, labels `y`, and what is known of each row.
 
     x: float32 (n, *shape), pixels in [0, 1] or features. y: int64 (n,) in [0, classes). Of text,
-    both are int64 (n, T), numbers of words below `classes`; an example is one sequence. ids: int64
-    (n,), who a row is: the published number, else its place in the split. groups: int64 (n,), what
-    a row naturally belongs to (Adult: an education; Vehicle: a sensor); None where nothing does.
+    both are int64 (n, T), numbers of words below `classes`, and an example is one sequence. ids:
+    int64 (n,), who a row is: the published number, else its place in the split. groups: int64 (n,),
+    what a row naturally belongs to (in Adult an education, in Vehicle a sensor), None if there is
+    nothing.
     """
 
     x: torch.Tensor

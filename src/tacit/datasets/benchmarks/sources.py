@@ -1,7 +1,7 @@
 """Published data sets: the public facts about each, its files' SHA-256, and their checked bytes.
 
-Nothing is fetched. A file is checked before it is parsed, so that two edges that say "mnist" hold
-the same rows in the same order: `partition.shard` and the public test set rely on it.
+Nothing is fetched. A file is checked before it is parsed, so that two edges with "mnist" hold the
+same rows in the same order. `partition.shard` and the public test set rely on it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Tables of people and of sensors as float32 columns: Adult, Vehicle, speech, credit, breast
 cancer.
 
-No number here is computed from the rows that an edge holds as private: columns, categories and
-constants are what the publishers printed (docs/data.md says which, and what is taken as public).
+No number here is computed from the rows that an edge holds as private. Columns, categories and
+constants are what the publishers printed (docs/data.md states which, and what is taken as public).
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@ apart is lifted.
 
     u = s/|s|;  v = Mᵀ(u - μ);  x = 10·v/|v|
 
-μ (d,) and M (d, k) are public constants in a file: mean and principal axes of public records after
-the same steps, each axis scaled by (λ + 10⁻⁵)^(-whiten/2). Related: public second moments as a
-preconditioner (arXiv:2508.18037).
+μ (d,) and M (d, k) are public constants in a file. They are mean and principal axes of public
+records after the same steps, each axis scaled by (λ + 10⁻⁵)^(-whiten/2). Related: public second
+moments as a preconditioner (arXiv:2508.18037).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """2-D wavelet scattering of one image, normalised within the image.
 
 Wavelet scattering is Bruna and Mallat's (arXiv:1203.1513). Shapes: images (n, depth, side, side) ->
-features (n, 81·depth, side/4, side/4), float32, for J = 2 scales and L = 8 orientations: 1 average,
-J·L = 16 first-order and 8·8 = 64 second-order channels.
+features (n, 81·depth, side/4, side/4), float32, for J = 2 scales and L = 8 orientations. There are
+1 average, J·L = 16 first-order and 8·8 = 64 second-order channels.
 
     S0 = x ∗ φ
     S1 = |x ∗ ψ(j1, θ1)| ∗ φ
@@ -10,7 +10,7 @@ J·L = 16 first-order and 8·8 = 64 second-order channels.
 
 Why: under differential privacy a linear model on features that need no training beats a network
 trained from noise (Tramèr and Boneh, arXiv:2011.11660). The filters are constants, and the
-normalisation uses the mean and the variance of the one image only: no number crosses from one
+normalisation uses the mean and the variance of the one image only. No number crosses from one
 record to another, so the features cost no privacy.
 
 Filters and padding are those of kymatio (Andreux et al., arXiv:1812.11214): σ = 0.8·2^j, ξ =
@@ -88,8 +88,8 @@ def normalised(maps: Tensor) -> Tensor:
 class _Bank:
     """Filters for padded images of side m: ψ(0, θ) and ψ(1, θ)/4 in Fourier space, (L, m, m).
 
-    low: φ and the step to output pixels as matrices, (m/4 - 2, m) for a map of full size and (m/4 -
-    2, m/2) for one of half size.
+    low: φ and the step to output pixels as matrices. They are (m/4 - 2, m) for a map of full size
+    and (m/4 - 2, m/2) for one of half size.
     """
 
     fine: Tensor

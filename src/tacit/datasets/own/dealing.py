@@ -23,7 +23,7 @@ CopyCounts = npt.NDArray[np.int64]
 def edges_of(
     units: UnitIds, *, seed: int, edges: int, copies: CopyCounts | None = None
 ) -> npt.NDArray[np.int64]:
-    """Return the edge, in [0, edges), of each unit (n,): uniform, whatever the ids are.
+    """Return the edge, in [0, edges), of each unit (n,): uniform, for all ids.
 
     copies: how many rows like this one came before it, where each row is a unit.
     """

@@ -1,8 +1,8 @@
 """Own pictures: a folder a class, or a table of path, label and, if it has one, whose a picture is.
 
-A picture becomes x (channels, height, width), float32 in [0, 1], a function of its own file alone:
-turned as its camera says, laid on white where it is transparent, made grey or coloured, brought to
-`size`, divided by 255.
+A picture becomes x (channels, height, width), float32 in [0, 1], a function of its own file alone.
+It is turned by its camera's mark, laid on white where it is transparent, made grey or coloured,
+brought to `size`, and divided by 255.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PASSED_OVER = ("Thumbs.db", "desktop.ini")  # left by file managers; hidden nam
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture's file; label: its class, as the folder or the table has it; unit: whose it is."""
+    """A picture's file. label: its class, as in the folder or the table. unit: whose it is."""
 
     path: Path
     label: str | None = None
@@ -59,9 +59,9 @@ class Picture:
 class ImagesReader:
     """Reads pictures of `size` (height, width) and 1 or 3 `channels`.
 
-    names: the classes, in the order of y. Where `path` is a table, its columns `path`, `label` and,
-    if it has a name, `unit` are read; paths are relative to it. pixels_max: the most that a picture
-    may have; one with more is refused by its header. window: how the values of scans are read.
+    names: the classes, in the order of y. If `path` is a table, its columns `path`, `label` and, if
+    it has a name, `unit` are read. Paths are relative to it. pixels_max: the most that a picture
+    may have. One with more is refused by its header. window: how the values of scans are read.
     """
 
     size: tuple[int, int]

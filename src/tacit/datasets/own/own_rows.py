@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from tacit.datasets.benchmarks.load import Dataset
+from tacit.datasets.held_out import SplitHalf, UnitSplit
 from tacit.datasets.own.featured import plain
 from tacit.datasets.own.file_reading import located
 from tacit.datasets.own.rows import Reader, UnitIds
@@ -72,6 +73,11 @@ class OwnRows:
         """The kind of target that y is."""
         return self.reader.target
 
+    @property
+    def row_view(self) -> str:
+        """What a row is known by without a unit: the schema that it is encoded by."""
+        return "" if self.reader.unit else plain(self.reader).digest()
+
     def weight(self, number: int | None) -> float:
         """Return 1: all edges have an ordinary share."""
         return 1.0
@@ -90,19 +96,25 @@ class OwnRows:
         """Whether one file is dealt to all edges."""
         return EDGE not in self.train
 
-    def edge(self, number: int, root: Path | None, keep: Path) -> EdgePart:
+    def edge(
+        self, number: int, root: Path | None, keep: Path, split: UnitSplit | None = None
+    ) -> EdgePart:
         """Return the rows of edge `number`, mapped from fixed-width files in `keep`/rows.
 
-        Raises ConfigError, DataError.
+        Those that are held out are in `keep`/held-out. Raises ConfigError, DataError.
         """
         if self.dealt:
             dealt = Dealt(number, self.edges, self.seed)
         else:
             dealt = Dealt()
-        rows = rows_of(
-            self.path(number), self.reader, keep / "rows", dealt, self.most, self.of_unit
+        halves = (None,) if split is None else (SplitHalf(split, False), SplitHalf(split, True))
+        rows, *held_out = (
+            rows_of(
+                self.path(number), self.reader, keep / folder, dealt, self.most, self.of_unit, half
+            )
+            for half, folder in zip(halves, ("rows", "held-out"), strict=False)
         )
-        return EdgePart(rows, self.most)
+        return EdgePart(rows, self.most, *held_out)
 
     def owned(self, number: int) -> Owned:
         """Return what the edge's ledger is found by. Raises ConfigError, DataError."""

@@ -2,8 +2,8 @@
 
 A page of some bytes may unpack to gigabytes, and what the file's footer says of it need not be so.
 A reader unpacks a page whole. The headers are read in Thrift's compact protocol, as arrow reads
-them: it passes over a field of another type than it expects, so a size of another type is refused,
-and a field that comes twice.
+them. arrow passes over a field of another type than it expects. So a size of another type is
+refused, and a field that comes twice.
 """
 
 from __future__ import annotations

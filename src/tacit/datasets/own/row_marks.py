@@ -1,10 +1,10 @@
 """What a table's row holds, in 16 bytes: by the values of the columns that are read.
 
-It does not depend on the kind of file, the order of rows or columns, columns that are not read, how
-a number, a boolean or a date is written, bounds, or which categories have a place. So who exports
-the same rows anew, as another program writes them, gets no second budget. A number counts as the
-nearest float32, as a file may hold it as one; a category by the value that training reads in it,
-7.0 as 7 and TRUE as true; a date by its day.
+It does not depend on the kind of file, the order of rows or columns, or columns that are not read.
+Nor does it depend on how a number, a boolean or a date is written, on bounds, or on which
+categories have a place. So a new export of the same rows, by another program, gets no second
+budget. A number counts as the nearest float32, as a file may hold it as one. A category counts by
+the value that training reads in it, 7.0 as 7 and TRUE as true, and a date by its day.
 
 A row's mark is a sum over its columns of 128 bits that depend on the column's name and the cell. It
 need not withstand somebody who looks for rows with equal marks: sketches hash marks with a key.
@@ -13,6 +13,7 @@ need not withstand somebody who looks for rows with equal marks: sketches hash m
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ import pyarrow as pa
 
 from tacit.datasets.own.cells import by_value, dates, numbers, texts
 from tacit.datasets.own.rows import UNIT
-from tacit.datasets.own.schema import Column, Dated, Number, TableSchema
+from tacit.datasets.own.schema import Column, Dated, Number
 from tacit.datasets.own.table_encoding import units_of
 from tacit.datasets.own.table_form import USUAL, TableForm
 from tacit.known_data.sketch import Marks
@@ -29,17 +30,24 @@ HashLanes = npt.NDArray[np.uint64]  # (n, 2)
 
 
 def marks_of(
-    schema: TableSchema, batch: pa.RecordBatch, first: int = 0, form: TableForm = USUAL
+    columns: Iterable[Column],
+    unit: str | None,
+    batch: pa.RecordBatch,
+    first: int = 0,
+    form: TableForm = USUAL,
 ) -> Marks:
-    """Return the marks of the rows of `batch`, the first one row `first`. Raises RowError."""
+    """Return the marks of the rows of `batch`, the first one row `first`, by these columns.
+
+    unit: the column that names the unit, or None. Raises RowError.
+    """
     lanes = np.zeros((batch.num_rows, 2), np.uint64)
-    for column in {field.name: field for field in schema.columns}.values():
+    for column in {field.name: field for field in columns}.values():
         lanes = lanes + _cells(column, batch.column(column.name), form)
     rows = np.frombuffer(lanes.astype("<u8").tobytes(), UNIT)
-    if schema.unit is None:
+    if unit is None:
         units = None
     else:
-        units = units_of(schema.unit, batch.column(schema.unit), first)
+        units = units_of(unit, batch.column(unit), first)
     return Marks(rows, units)
 
 

@@ -16,7 +16,7 @@ import math
 import os
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -27,12 +27,15 @@ import numpy.typing as npt
 import torch
 
 from tacit.datasets.edge_rows import EdgeRows, Units
-from tacit.datasets.own.dealing import LikeRows, edges_of
+from tacit.datasets.held_out import SplitHalf, numbered
+from tacit.datasets.own.dealing import CopyCounts, LikeRows, edges_of
 from tacit.datasets.own.featured import plain, seen
-from tacit.datasets.own.rows import UNIT, EncodedRows, Reader
+from tacit.datasets.own.rows import UNIT, EncodedRows, Reader, UnitIds
 from tacit.errors import DataError
 
-FORMAT = 3  # 1: units had another text in some kinds of data; 2: like rows had one edge
+# 1: units had another text in some kinds of data; 2: like rows had one edge; 3: of an id with
+# accents each way to write them was a unit
+FORMAT = 4
 _OTHERS = ("y.bin", "units.bin")  # beside x
 
 
@@ -63,11 +66,13 @@ def rows_of(
     dealt: Dealt = Dealt(),
     most: int | None = None,
     of_unit: UnitRows = UnitRows(),
+    half: SplitHalf | None = None,
 ) -> EdgeRows:
     """Return the rows of the file at `path` that are this edge's, mapped from `folder`.
 
-    most: the public number of rows or, with a unit column, of units, that an edge may have.
-    Raises DataError where there are none or more than `most`, or where a row does not fit.
+    most: the public number of rows or, with a unit column, of units, that an edge may have. half:
+    the side of a split that they are on; None: there is none. Raises DataError for a row that does
+    not fit, for more than `most`, and for none, unless they are held out.
     """
     meta = {
         "format": FORMAT,
@@ -75,15 +80,17 @@ def rows_of(
         "schema": reader.digest(),
         "dealt": asdict(dealt),
     }
+    if half is not None:
+        meta["split"] = half.split.digest()
     if not _is_there(folder, meta):
-        _make(path, reader, folder, dealt, meta)
+        _make(path, reader, folder, dealt, half, meta)
     x, y = _mapped(folder, reader)
     if reader.unit:
         units = _units(folder, of_unit)
     else:
         units = None
     rows = EdgeRows(_tensor(x), _tensor(y), units)
-    _count(path, rows, most)
+    _count(path, rows, most, may_be_none=half is not None and half.held)
     return rows
 
 
@@ -97,8 +104,8 @@ def _units(folder: Path, of_unit: UnitRows) -> Units:
     return Units(order, starts, of_unit.most, of_unit.mean)
 
 
-def _count(path: Path, rows: EdgeRows, most: int | None) -> None:
-    if not rows.records:
+def _count(path: Path, rows: EdgeRows, most: int | None, *, may_be_none: bool) -> None:
+    if not rows.records and not may_be_none:
         raise DataError(f"{path.name}: no row is this edge's")
     if most is not None and rows.records > most:
         if rows.units is None:
@@ -116,16 +123,23 @@ def _is_there(folder: Path, meta: dict[str, object]) -> bool:
         stored = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(stored, dict) and {key: stored.get(key) for key in meta} == meta
+    return isinstance(stored, dict) and {k: v for k, v in stored.items() if k != "rows"} == meta
 
 
-def _make(path: Path, reader: Reader, folder: Path, dealt: Dealt, meta: dict[str, object]) -> None:
+def _make(
+    path: Path,
+    reader: Reader,
+    folder: Path,
+    dealt: Dealt,
+    half: SplitHalf | None,
+    meta: dict[str, object],
+) -> None:
     """Write the folder from the file. Raises DataError; then nothing is left of it."""
     fresh = folder.with_name(folder.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True, mode=0o700)
     try:
-        count = _write(path, reader, fresh, dealt)
+        count = _write(path, reader, fresh, dealt, half)
         _durable(fresh / "meta.json", json.dumps(meta | {"rows": count}).encode())
     except BaseException:  # whatever ends it, Ctrl-C or a user's own reader: no rows stay behind
         shutil.rmtree(fresh, ignore_errors=True)
@@ -134,13 +148,13 @@ def _make(path: Path, reader: Reader, folder: Path, dealt: Dealt, meta: dict[str
     fresh.rename(folder)
 
 
-def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
+def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt, half: SplitHalf | None) -> int:
     count = 0
     with ExitStack() as stack:
         name, dtype = _input(reader)
         paths = [folder / each for each in (name, *_OTHERS)]
         files = [stack.enter_context(path.open("wb")) for path in paths]
-        for rows in _dealt(path, reader, dealt):
+        for rows in _dealt(path, reader, dealt, half):
             for file, content in zip(files, (rows.x, rows.y, rows.units), strict=True):
                 file.write(np.ascontiguousarray(content).data.cast("B") if len(rows.y) else b"")
             count += len(rows.y)
@@ -152,20 +166,32 @@ def _write(path: Path, reader: Reader, folder: Path, dealt: Dealt) -> int:
     return count
 
 
-def _dealt(path: Path, reader: Reader, dealt: Dealt) -> Iterator[EncodedRows]:
+def _dealt(
+    path: Path, reader: Reader, dealt: Dealt, half: SplitHalf | None
+) -> Iterator[EncodedRows]:
     like = LikeRows()
     for rows in plain(reader).read(path):  # features, which cost most, only of rows that are ours
-        if dealt.edges == 1:
+        if dealt.edges == 1 and half is None:
             yield seen(reader, rows)
             continue
         if reader.unit is None:
             copies = like.before(rows.units)
         else:
             copies = None
-        edges = edges_of(rows.units, seed=dealt.seed, edges=dealt.edges, copies=copies)
-        mine = edges == dealt.index
+        mine = np.ones(len(rows.units), np.bool_)
+        if dealt.edges > 1:
+            edges = edges_of(rows.units, seed=dealt.seed, edges=dealt.edges, copies=copies)
+            mine = edges == dealt.index
+        if half is not None:
+            mine &= half.mask(_named(rows.units, copies))
         dealt_rows = EncodedRows(rows.x[mine], rows.y[mine], rows.units[mine])
         yield seen(reader, dealt_rows)
+
+
+def _named(units: UnitIds, copies: CopyCounts | None) -> Iterable[bytes]:
+    """Return the ids of units; like rows, each a unit of its own, have ids that differ."""
+    ids = (unit.tobytes() for unit in units)
+    return ids if copies is None else numbered(ids, map(int, copies))
 
 
 def _durable(path: Path, content: bytes) -> None:

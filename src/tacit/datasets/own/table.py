@@ -185,7 +185,7 @@ class TableReader:
             rows = batch
             if self.bad_rows == "leave out":
                 rows = batch.filter(pa.array(fitting(self.schema, batch, self.form)))
-            yield marks_of(self.schema, rows, first, self.form)
+            yield marks_of(self.schema.columns, self.schema.unit, rows, first, self.form)
             first += batch.num_rows
 
     def remarks(self, path: Path, *, quoting: bool = False) -> Iterator[str]:

@@ -113,7 +113,7 @@ def encode(
     if schema.unit is None:
         units = None
     else:
-        units = _units(schema.unit, batch.column(schema.unit), misfits, leave_out=leave_out)
+        units = known_units(schema.unit, batch.column(schema.unit), misfits, leave_out=leave_out)
     if not leave_out:
         misfits.refuse()
     elif misfits.bad.any():
@@ -127,7 +127,7 @@ def fitting(schema: TableSchema, batch: pa.RecordBatch, form: TableForm) -> Mask
     misfits = Misfits(batch.num_rows, 0)
     _rows(schema, batch, form, misfits)
     if schema.unit is not None:
-        _units(schema.unit, batch.column(schema.unit), misfits, leave_out=True)
+        known_units(schema.unit, batch.column(schema.unit), misfits, leave_out=True)
     return ~misfits.bad
 
 
@@ -139,7 +139,7 @@ def everyone(schema: TableSchema, batch: pa.RecordBatch) -> UnitIds:
     if schema.unit is None:
         return np.zeros(batch.num_rows, UNIT)
     misfits = Misfits(batch.num_rows, 0)
-    ids = _units(schema.unit, batch.column(schema.unit), misfits, leave_out=True)
+    ids = known_units(schema.unit, batch.column(schema.unit), misfits, leave_out=True)
     return ids[~misfits.bad]
 
 
@@ -361,7 +361,7 @@ def places_of(column: Category | Hashed, text: pa.Array) -> Places:
     return each_text(text, place_of, len(exact))
 
 
-def _units(unit: str, values: pa.Array, misfits: Misfits, *, leave_out: bool) -> UnitIds:
+def known_units(unit: str, values: pa.Array, misfits: Misfits, *, leave_out: bool) -> UnitIds:
     """Return the units of the rows. Raises RowError for the first that has none, or notes all."""
     try:
         return units_of(unit, values, misfits.first)

@@ -28,10 +28,10 @@ _BLOCK_ROWS = 1024
 class DatasetReader:
     """Reads what `entry` ("module:name", in `folder`, the run file's, or installed) gives.
 
-    It is called with the path of the file or folder, and `arguments`; it gives an object with
-    `len` and `[number]`, which is (x, y), or (x, y, unit) where `unit` has a name. Rows are asked
-    for from the first to the last, once, but for the first of each thousand: it is asked for again
-    after the others, and must be the same.
+    It is called with the path of the file or folder, and `arguments`. It gives an object with `len`
+    and `[number]`, which is (x, y), or (x, y, unit) if `unit` has a name. Rows are asked for from
+    the first to the last, once. The first of each thousand is asked for again after the others, and
+    must be the same.
     """
 
     entry: str

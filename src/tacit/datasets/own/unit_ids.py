@@ -1,13 +1,15 @@
 """The id of a row's unit, 16 bytes: a function of that row's value alone, for every kind of data.
 
-A value has one text, whatever file or type it comes in: 7, 7.0 and "7.0" are "7". So a unit stays
-at its edge when its column's type changes, and depends on no value beside it.
+A value has one text in every file and type: 7, 7.0 and "7.0" are "7". An accent is one character,
+or two as on a Mac. So a unit stays at its edge when its column's type changes, and depends on no
+value beside it.
 """
 
 from __future__ import annotations
 
 import datetime
 import re
+import unicodedata
 import uuid
 from collections.abc import Iterable
 from decimal import Decimal
@@ -79,7 +81,7 @@ def _text(value: Any) -> str:
         value = value.decode()
     if not isinstance(value, _BY_TEXT):
         raise ValueError
-    return whole(str(value).strip())
+    return whole(unicodedata.normalize("NFC", str(value).strip()))
 
 
 def whole(text: str) -> str:

@@ -21,10 +21,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit import regular_file
+from tacit.datasets.own.tokenizer_rules import check_rules
 from tacit.errors import FROM_OWN_CODE, ConfigError
 
 MOST_BYTES = 1 << 26  # of the file
 MOST_WORDS = 1 << 24  # different numbers
+MOST_CHARACTERS = 256  # that are read of a text for each number that it is cut to
 _PADDING = re.compile(r"\W*pad\W*", re.IGNORECASE)
 # A text that most files have no words for: whether such a text can be read is tried beforehand.
 _STRANGE = "a \u2203\u4e16 zzzzqx 0\u0661 \U0001f9ea"
@@ -48,13 +50,14 @@ class Vocabulary:
         """Return the numbers of a text, cut to `length`, not filled up; None: it cannot be read.
 
         A function of the file's bytes and the text alone. The tokens that the file puts around a
-        text stay when it is cut. Raises ConfigError for a file that is another by now.
+        text stay when it is cut. Of the text so many characters are read as `length` numbers have
+        at most, MOST_CHARACTERS each. Raises ConfigError for a file that is another by now.
         """
         tokenizer = _loaded(self.path, self.sha256)
         tokenizer.enable_truncation(length)
         try:
             with _no_panic():
-                numbers: list[int] = tokenizer.encode(text).ids
+                numbers: list[int] = tokenizer.encode(text[: MOST_CHARACTERS * length]).ids
         except FROM_OWN_CODE:  # the library raises no narrower kind
             return None
         if max(numbers, default=0) >= self.size or len(numbers) > length:
@@ -122,6 +125,7 @@ def _described(path: Path, sha256: str, field: str, length: int) -> Vocabulary:
             f"{where}: draws at random (model.dropout); a text must always become the same numbers"
         )
     tokenizer = _loaded(path, sha256)
+    check_rules(document, where)
     around = tokenizer.num_special_tokens_to_add(False)
     if around >= length:
         raise ConfigError(

@@ -4,10 +4,10 @@ A history is a list of rows (mechanism, q, z, count): Poisson-subsampled release
 and noise multiplier z, under add/remove adjacency. dp-accounting does the arithmetic; this module
 fixes how it is asked.
 
-`discrete_gaussian`: by RDP at integer orders it is exactly `gaussian`, because for an integer shift
-D the identity E_Q[(P/Q)^j] = exp(j(j-1)||D||²/2S²) holds on the lattice as it does on the line
-(docs/privacy.md, "Accounting"). By PLD it is the continuous Gaussian of variance S² - 1/12, rounded
-to integers: rounding is post-processing, and the two integer distributions differ by a
+`discrete_gaussian`: by RDP at integer orders it is exactly `gaussian`. For an integer shift D the
+identity E_Q[(P/Q)^j] = exp(j(j-1)||D||²/2S²) holds on the lattice as on the line. That is the
+reason (docs/privacy.md, "Accounting"). By PLD it is the continuous Gaussian of variance S² - 1/12,
+rounded to integers. Rounding is post-processing. The two integer distributions differ by a
 Kullback-Leibler divergence below 1.5e-6/S⁸ a coordinate (tests), which is paid for in δ.
 
 `knorm` at z is pure DP: one release is (1/z, 0)-DP, and ln(1 + q(e^{1/z} - 1)) after Poisson
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.errors import PrivacyError
-from tacit.privacy.accounting.history import History, Spend, merged
+from tacit.privacy.accounting.history import History, Spend, by_side, merged, of_all_rows
 from tacit.privacy.accounting.privacy_losses import ORDERS, one_rdp, pld_epsilon
 from tacit.privacy.noise.grid import noise_units
 
@@ -47,12 +47,13 @@ _MAX_DIMS = 2**30  # parameters: no message on the wire holds more
 def epsilon_pld(history: Iterable[Spend], delta: float) -> float:
     """Return ε at `delta` of the whole history by privacy loss distributions; 0.0 for an empty one.
 
-    Guarantee: an upper bound for any schedule of (q, z) that is fixed in advance, whoever chooses
-    when and with which model a release happens. It is conservative by about 0.002 at 3,000
-    releases. Where RDP's bound is smaller (beyond 10^5 releases the discretisation adds up), or
-    where PLD would cost too much, it is RDP's: every history has an answer at once.
+    Guarantee: an upper bound for any schedule of (q, z) that is fixed in advance, for every choice
+    of when and with which model a release happens. It is conservative by about 0.002 at 3,000
+    releases. If RDP's bound is smaller (beyond 10^5 releases the discretisation adds up), or if PLD
+    would cost too much, it is RDP's. So every history has an answer at once. Of a ledger whose
+    units are split it is the larger ε of the two sides.
     """
-    return _epsilon_pld(_at_most_max_rows(merged(history)), delta)
+    return max(_epsilon_pld(_at_most_max_rows(rows), delta) for rows in by_side(history))
 
 
 @lru_cache(maxsize=4096)
@@ -72,9 +73,9 @@ def _epsilon_pld(rows: History, delta: float) -> float:
 def epsilon_rdp(history: Iterable[Spend], delta: float) -> float:
     """Return ε at `delta` by Rényi DP at integer orders.
 
-    It is looser than PLD, and an independent check of it.
+    It is looser than PLD, and an independent check of it. Sides count as of `epsilon_pld`.
     """
-    return _epsilon_rdp(_at_most_max_rows(merged(history)), delta)
+    return max(_epsilon_rdp(_at_most_max_rows(rows), delta) for rows in by_side(history))
 
 
 @lru_cache(maxsize=4096)
@@ -145,12 +146,12 @@ def rdp_vector(spend: Spend) -> NDArray[np.float64]:
 
 
 def epsilon_disjoint(edges: Iterable[Iterable[Spend]], delta: float) -> float:
-    """Return ε at `delta` of a run whose edges hold *different* people's records; 0.0 of no edges.
+    """Return ε at `delta` of a run whose edges hold *different* people's records, 0.0 of no edges.
 
     It is the largest edge's ε, by parallel composition (McSherry, doi:10.1145/1559845.1559850,
-    theorem 4): one person's record is at one edge, and what the other edges send depends on it only
-    through models already released. Each edge may have its own mechanism, q, z and ε_k. The maximum
-    is a guarantee for every person; the people at edge k have that of edge k.
+    theorem 4). One person's record is at one edge, and the messages of the other edges depend on it
+    only through models already released. Each edge may have its own mechanism, q, z and ε_k. The
+    maximum is a guarantee for every person. The people at edge k have that of edge k.
     """
     return max((epsilon_pld(history, delta) for history in edges), default=0.0)
 
@@ -158,11 +159,12 @@ def epsilon_disjoint(edges: Iterable[Iterable[Spend]], delta: float) -> float:
 def epsilon_shared(parties: Iterable[Iterable[Spend]], delta: float) -> float:
     """Return ε at `delta` for a person with data at *every* one of `parties`, by composition.
 
-    Sequential composition, for vertical federated learning, where each party holds other columns of
-    the same people, or for a patient of two hospitals. Tighter than adding up the parties' ε at
-    delta/K, and never less than the largest of them.
+    This is sequential composition. It is for vertical federated learning, where each party holds
+    other columns of the same people. It is also for a patient of two hospitals, whose rows may be
+    on another side at each. It is tighter than adding up the parties' ε at delta/K, and never less
+    than the largest of them.
     """
-    return epsilon_pld([row for history in parties for row in history], delta)
+    return epsilon_pld(of_all_rows(row for history in parties for row in history), delta)
 
 
 def delta_set_aside(history: Iterable[Spend], epsilon: float) -> float:

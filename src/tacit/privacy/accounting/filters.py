@@ -3,7 +3,7 @@
 The certified push count (`accounting.certified_pushes`) needs (q, z) fixed in advance. A schedule
 that looks at what was released before it chooses the next noise is outside every theorem behind
 that count, and outside PLD and the minimum over Rényi orders. Feldman and Zrnic (arXiv:2008.11193,
-theorem 4.3) prove the case with *one* order α, fixed beforehand: as long as the sum of the
+theorem 4.3) prove the case with *one* order α, fixed beforehand. As long as the sum of the
 releases' divergences at α stays within B, the whole is (α, B)-RDP, however adaptively they were
 chosen. B is what (ε, δ) leaves at that order.
 """
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy.accounting.epsilon import TAIL, rdp_vector
-from tacit.privacy.accounting.history import History, Spend
+from tacit.privacy.accounting.history import SIDES, History, Spend, UnitSide
 from tacit.privacy.accounting.privacy_losses import ORDERS
 from tacit.rounding import up
 
@@ -28,7 +28,7 @@ class RenyiFilter:
     """A budget for adaptively chosen releases; it accepts them while they keep (epsilon, delta).
 
     Guarantee: all accepted releases together, and `history`, are (epsilon, delta)-DP, however each
-    was chosen after the ones before.
+    was chosen after the ones before. Where units are split, each side has the whole budget.
     """
 
     def __init__(self, epsilon: float, delta: float, order: int, history: History = ()) -> None:
@@ -41,7 +41,7 @@ class RenyiFilter:
         self.order = order
         useful = _useful(epsilon, delta, order)
         self.budget = _budget(useful, delta, order)
-        self.spent = 0.0
+        self._of_side = dict.fromkeys(SIDES, 0.0)
         # Cut draws are paid for in δ, so the number of releases is bounded beforehand as well.
         self._remaining = int(_cuts(useful, delta))
         if self.budget <= 0 or self._remaining < 1:
@@ -85,9 +85,15 @@ class RenyiFilter:
             )
         return cls(epsilon, delta, ORDERS[best], history)
 
+    @property
+    def spent(self) -> float:
+        """What is spent of the budget, on the side that has spent more."""
+        return max(self._of_side.values())
+
     def accepts(self, spend: Spend) -> bool:
         """Check whether `spend` still fits. Once False, it stays False at this cost and above."""
-        return self.spent + self._cost(spend) <= self.budget and spend.count <= self._remaining
+        spent = max(self._of_side[side] for side in _sides(spend))
+        return spent + self._cost(spend) <= self.budget and spend.count <= self._remaining
 
     def charge(self, spend: Spend) -> None:
         """Count `spend`, before it is computed.
@@ -109,19 +115,25 @@ class RenyiFilter:
         cost = self._cost(single)
         most = self._remaining
         if cost:
-            most = min(most, int((self.budget - self.spent) / cost))
+            spent = max(self._of_side[side] for side in _sides(spend))
+            most = min(most, int((self.budget - spent) / cost))
         while not self.accepts(replace(spend, count=most)):  # a last bit of the division
             most -= 1
         return max(most, 1)
 
     def _add(self, spend: Spend) -> None:
-        self.spent += self._cost(spend)
+        for side in _sides(spend):
+            self._of_side[side] += self._cost(spend)
         self._remaining -= spend.count
 
     def _cost(self, spend: Spend) -> float:
         if spend.count:
             return spend.count * float(rdp_vector(spend)[self._index])
         return 0.0
+
+
+def _sides(spend: Spend) -> tuple[UnitSide, ...]:
+    return SIDES if spend.side == "both" else (spend.side,)
 
 
 def steadiest_order(epsilon: float, delta: float) -> int:

@@ -1,8 +1,8 @@
 """Gaussian differential privacy: the cost of embeddings, in μ.
 
-A Gaussian release with noise multiplier z (noise std over sensitivity) is exactly (1/z)-GDP, and
-releases compose exactly: μ² = Σ μ_i², over epochs, and over parties that hold other features of the
-same people (Dong, Roth and Su, arXiv:1905.02383, corollary 3.3). A history is the ledger's own
+A Gaussian release with noise multiplier z (noise std over sensitivity) is exactly (1/z)-GDP.
+Releases compose exactly: μ² = Σ μ_i², over epochs, and over parties that hold other features of the
+same people. (Dong, Roth and Su, arXiv:1905.02383, corollary 3.3.) A history is the ledger's own
 (accounting.History), so `accounting.epsilon_pld` is an independent check of every number here.
 """
 

@@ -8,11 +8,11 @@ continues the same rows, and so the same chain.
 What a reader finds. `Ledger` opens and verifies the file, charges it (`charge`, or `transaction`
 with the message that a charge pays for), and reports its `history` for the accountant. Releases may
 be charged *ahead*, in the commit that stores the message before them. What is ahead has begun no
-release: this process takes its next releases from it, an orderly close takes it back, and every
+release. This process takes its next releases from it, an orderly close takes it back, and every
 other end leaves it charged.
 
 Guarantee. The file alone is the ledger. A commit is in the file itself before it returns, because
-SQLite runs with a rollback journal, which holds what a commit under way replaces; a write-ahead log
+SQLite runs with a rollback journal, which holds what a commit under way replaces. A write-ahead log
 would keep charges in a second file. A process that is killed in the middle of a commit leaves that
 to undo in `ledger.db-journal`, which the next opening does. Without that journal the file has all
 that was ever acknowledged, or breaks its chain and is refused.
@@ -32,13 +32,20 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.errors import DataError, PrivacyError
-from tacit.privacy.accounting import History, Spend, merged
+from tacit.errors import PrivacyError
+from tacit.privacy.accounting import History, merged
+from tacit.privacy.accounting.history import (
+    Purpose,
+    UnitSide,
+    for_all_purposes,
+    of_all_rows,
+    of_purpose,
+)
 from tacit.privacy.ledger.chain import NONCE, Chain, Charge, LedgerRow, first_head, next_head
 from tacit.privacy.ledger.file import (
     DAMAGE,
@@ -47,14 +54,14 @@ from tacit.privacy.ledger.file import (
     create_shared,
     drop_row,
     fixed_order,
+    fixed_split,
+    fixed_view,
     gather_into_one_file,
     keep_journal,
-    read_all_chains,
     read_chain,
-    read_orders,
-    read_run_sessions,
-    reason,
+    sessions_of,
     write_row,
+    write_session,
 )
 
 
@@ -67,19 +74,20 @@ class Charged:
 
 
 UNCHARGED = Charged()  # a new ledger's
+SPLIT_KEY = 32  # bytes of the key of a split
 
 
 class Ledger:
     """The releases of one dataset at one edge, on disk.
 
     Guarantee: what `charge` or `transaction` has acknowledged is in the file, whenever and however
-    the process ends; no release begins that is not; a changed, dropped or moved row is refused at
-    the next opening. Floats are stored as hex, so that they come back to the last bit.
+    the process ends. No release begins that is not in it. A changed, dropped or moved row is
+    refused at the next opening. Floats are stored as hex, so that they come back to the last bit.
 
     >>> ledger = Ledger(":memory:", "digits")
     >>> ledger.charge(0.05, 1.2, "gaussian", secret=True, count=3)
-    >>> ledger.history()
-    (Spend(sampling_rate=0.05, noise_multiplier=1.2, count=3, mechanism='gaussian'),)
+    >>> ledger.history()[0].noise_multiplier
+    1.2
     >>> ledger.charged().count
     3
     >>> ledger.charge(0.05, 1.2, "gaussian", secret=False)  # noise from a known seed
@@ -87,20 +95,35 @@ class Ledger:
     [0.0, 1.2]
     """
 
-    shared = False  # whether other processes charge the file; then nothing is charged ahead
+    shared = False  # whether other processes charge the file
     _patience = 10.0  # seconds to wait while another process has the file
 
-    def __init__(self, path: Path | str, dataset: str, *, lineage: bytes | None = None) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        dataset: str,
+        *,
+        lineage: bytes | None = None,
+        question: str | None = None,
+        judges: str | None = None,
+    ) -> None:
         """Open or create the ledger at `path` for `dataset`, and verify its chain.
 
-        path: ":memory:" for tests. lineage: of the ledger that is meant; with it, nothing is
-        created. Raises PrivacyError when the file cannot be opened, is damaged or of another format
-        (then it is not changed), and when it is missing, empty or another ledger although `lineage`
-        says that one was here: without its history an edge must not train.
+        path: ":memory:" for tests. lineage: of the ledger that is meant. With it, nothing is
+        created. question: the name of the run whose questions these charges pay for, None if they
+        pay for training. judges: the name of the run whose looks at held-out rows they pay for,
+        beside training.
+
+        Raises PrivacyError when the file cannot be opened, is damaged or of another format (then it
+        is not changed). Raises it also when the file is missing, empty or another ledger although
+        `lineage` states that one was here. Without its history an edge must not train.
         """
         self._path = path
         self._dataset = dataset
         self._session = secrets.token_bytes(NONCE)
+        self._question = question
+        self._run_name = question if judges is None else judges
+        self._of_run: History = ()  # of a run of questions or looks, by all its processes
         self._process = os.getpid()
         try:
             if lineage is not None and not (Path(path).is_file() and Path(path).stat().st_size):
@@ -136,14 +159,21 @@ class Ledger:
         *,
         secret: bool,
         count: int = 1,
+        purpose: Purpose | None = None,
+        side: UnitSide = "both",
     ) -> None:
         """Record `count` equal releases, durably, before any of them is computed.
 
-        What was charged ahead for such releases is used first. A crash afterwards refunds nothing.
+        What was charged ahead for such releases is used first; what was for another purpose is
+        taken back. A crash afterwards refunds nothing. purpose: None: what the ledger was opened
+        for. side: of whose rows they are.
         Raises PrivacyError when the charge cannot be made durable (disk full, damaged file), or
         when another process has charged this file since it was opened.
         """
-        charge = Charge(sampling_rate, noise_multiplier, mechanism, secret, count)
+        if purpose is None:
+            purpose = "training" if self._question is None else "question"
+        charge = Charge(sampling_rate, noise_multiplier, mechanism, secret, count, purpose, side)
+        self._take_back_others(charge)
         missing = count - self._ahead_for(charge)
         if missing > 0:
             try:
@@ -155,11 +185,22 @@ class Ledger:
                 ) from error
         self._begin(charge.row(self._session))
 
+    def _take_back_others(self, charge: Charge) -> None:
+        """Take back what is ahead for another purpose than that of `charge`."""
+        last = self._last
+        if self.ahead and last is not None and last.spend().purpose != charge.purpose:
+            try:
+                self._take_back()
+            except sqlite3.Error as error:
+                raise PrivacyError(
+                    f"ledger {self._path}: {error}; the release was not computed"
+                ) from error
+
     @contextmanager
     def transaction(self, ahead: Charge | None = None) -> Iterator[sqlite3.Connection]:
         """Commit, in one durable step, the messages that the block writes and the charge `ahead`.
 
-        Raises sqlite3.Error, and whatever the block raises; then nothing was written.
+        Raises sqlite3.Error, and every error of the block. Then nothing was written.
         """
         if ahead is not None:
             self._ahead_for(ahead)
@@ -205,11 +246,18 @@ class Ledger:
 
         Noise from a known seed counts as none (z = 0).
         """
-        return self._history
+        return for_all_purposes(self._history)
 
-    def run_history(self) -> History:
-        """Return what counts against the budget of this process's run: here everything."""
-        return self.history()
+    def run_history(self, purpose: Purpose = "training") -> History:
+        """Return what counts against the budget of this process's run, for this purpose.
+
+        Of training it is all training ever. Questions and looks come on top: of them it is the
+        run's own.
+        """
+        if self._question is not None:
+            return self._of_run
+        counted = self._of_run if purpose == "judging" else self._history
+        return of_all_rows(of_purpose(counted, purpose))
 
     def lifetime_left(self, charge: Charge) -> int | None:
         """Return how many more releases like one of `charge` the data's lifetime pays for.
@@ -230,11 +278,45 @@ class Ledger:
         except sqlite3.Error as error:
             raise PrivacyError(f"ledger {self._path}: {error}") from error
 
+    def split(self, held_out: float, view: str = "") -> bytes:
+        """Return the key by which this data's units are held out, for good.
+
+        view: what rows without ids are known by; "": units have ids. It is drawn, durably, if no
+        split was fixed before. Raises PrivacyError where another share or view was: a unit would
+        change its side.
+        """
+        try:
+            with self.transaction() as db:
+                fresh = secrets.token_bytes(SPLIT_KEY)
+                key, share = fixed_split(db, self._dataset, fresh, held_out)
+                known_by = fixed_view(db, self._dataset, view)
+        except DAMAGE as error:
+            raise PrivacyError(f"ledger {self._path}: {error}") from error
+        if share != held_out:
+            raise PrivacyError(
+                f"evaluation.held_out={held_out:g}: the ledger of this data holds out {share:g} of "
+                f"its units, for good; state {share:g}"
+            )
+        if known_by != view:
+            raise PrivacyError(
+                "evaluation.at: the rows of this data have no ids, and are held out by what they "
+                "hold as an earlier run read them, for good; read the same columns and target "
+                "within the same bounds, or leave out evaluation.at"
+            )
+        return key
+
     def charged(self) -> Charged:
         """Return the count and the head of this ledger, without what is `ahead`."""
         if self._begun.count:
             return self._begun
         return UNCHARGED
+
+    def chain(self) -> Chain:
+        """Return the chain from the file, what is `ahead` included. Raises PrivacyError."""
+        try:
+            return self._chain()
+        except DAMAGE as error:
+            raise PrivacyError(f"ledger {self._path}: {error}") from error
 
     def require(self, position: Charged) -> None:
         """Raise PrivacyError unless this ledger has come through `position`.
@@ -315,7 +397,13 @@ class Ledger:
         return chain
 
     def _enter(self, db: sqlite3.Connection, chain: Chain) -> None:
-        """Write what an opening notes in the file, in the commit that opens it: nothing here."""
+        """Write what an opening notes in the file, in the commit that opens it."""
+        if self._run_name is None:
+            return
+        create_shared(db)
+        before = sessions_of(db, self._dataset, self._run_name)
+        self._of_run = merged(row.spend() for row in chain.rows if row.session in before)
+        write_session(db, self._dataset, self._run_name, self._session)
 
     def _ahead_for(self, charge: Charge) -> int:
         """Return how many releases like `charge` are ahead; others count as begun from now on."""
@@ -330,21 +418,25 @@ class Ledger:
         head = next_head(self._begun.head, self._begun.count, entry)
         self._begun = Charged(self._begun.count + entry.count, head)
         self._history = merged([*self._history, entry.spend()])
+        self._of_run = merged([*self._of_run, entry.spend()])
 
     def _write(self, charge: Charge) -> tuple[Charged, int, LedgerRow]:
-        """Write `charge` within the transaction.
+        """Write `charge` within the transaction; returns as `_append`."""
+        return self._append(charge.row(self._session))
+
+    def _append(self, entry: LedgerRow) -> tuple[Charged, int, LedgerRow]:
+        """Write an entry of this session, without its head, at the chain's end.
 
         Returns where the file then ends, its last row's number, and that row.
         """
-        entry = charge.row(self._session)
         row = self._rows
         head = next_head(self._file.head, self._file.count, entry)
+        end = Charged(self._file.count + entry.count, head)
         if self._last is not None and self._last.equal_charges(entry):
-            entry = replace(entry, count=self._last.count + charge.count, head=head)
+            entry = replace(entry, count=self._last.count + entry.count, head=head)
         else:
             entry = replace(entry, head=head)
             row += 1
-        end = Charged(self._file.count + charge.count, head)
         self._move(end)
         write_row(self._db, self._dataset, row, entry)
         return end, row, entry
@@ -368,6 +460,8 @@ class Ledger:
             else:
                 drop_row(db, self._dataset, self._rows)
         self._file = self._begun
+        self._last = row if row.count else None
+        self._rows -= not row.count
 
     def _roll_back(self) -> None:
         try:
@@ -375,79 +469,3 @@ class Ledger:
                 self._db.execute("ROLLBACK")
         except sqlite3.Error:
             pass  # the file is closed or gone, and the error that is being raised says so
-
-
-def read_chains(path: Path) -> list[Chain]:
-    """Return every dataset's chain in the ledger file at `path`, neither changed nor verified.
-
-    Raises DataError when there is no such file, PrivacyError when it cannot be read as a ledger.
-    """
-    with _read(path) as db:
-        return read_all_chains(db)
-
-
-def read_lifetime_orders(path: Path) -> dict[str, int]:
-    """Return the order of every dataset in the ledger file at `path` whose lifetime has one.
-
-    Raises as `read_chains`.
-    """
-    with _read(path) as db:
-        return read_orders(db)
-
-
-def read_run_histories(path: Path) -> dict[str, History]:
-    """Return what each run has spent by the ledger file at `path`, by the run's name there.
-
-    What no run of a federation has charged is under "". Raises as `read_chains`.
-    """
-    with _read(path) as db:
-        runs = read_run_sessions(db)
-        spent: dict[str, list[Spend]] = {}
-        for chain in read_all_chains(db):
-            for row in chain.rows:
-                run = runs.get((chain.dataset, row.session), "")
-                spent.setdefault(run, []).append(row.spend())
-    return {run: merged(spends) for run, spends in spent.items()}
-
-
-@contextmanager
-def _read(path: Path) -> Iterator[sqlite3.Connection]:
-    """Let the block read one state of the file. Raises as `read_chains`."""
-    if not path.is_file():
-        raise DataError(f"ledger {path}: there is no such file")
-    try:
-        check_format(path)
-        with closing(
-            sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=10.0)
-        ) as db:
-            # In one transaction, so that all is read at one moment although an edge goes on
-            # charging.
-            db.execute("BEGIN")
-            yield db
-    except (*DAMAGE, OSError) as error:
-        raise PrivacyError(f"ledger {path}: {reason(error)}") from error
-
-
-@contextmanager
-def locked_chains(path: Path) -> Iterator[tuple[list[Chain], bytes]]:
-    """Yield every chain, verified, and the bytes of the whole file, locked against charges.
-
-    What SQLite keeps beside the file is brought into it first.
-    Raises DataError when there is no such file, PrivacyError when it cannot be read as a ledger or
-    another process is charging it.
-    """
-    if not path.is_file():
-        raise DataError(f"ledger {path}: there is no such file")
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=10.0)) as db:
-        try:
-            check_format(path)
-            gather_into_one_file(db)
-            db.execute("BEGIN IMMEDIATE")
-            chains = read_all_chains(db)
-            for chain in chains:
-                chain.verify()
-                chain.history()
-            content = db.serialize()
-        except DAMAGE as error:
-            raise PrivacyError(f"ledger {path}: {error}") from error
-        yield chains, content

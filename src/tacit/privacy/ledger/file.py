@@ -1,13 +1,16 @@
 """The ledger's file: its format, its tables, its rows read and written.
 
 `chain` and `entry` are the ledger. `sender` and `message` are what it has paid for and what has no
-receipt yet, of every identity (`owner`, its random id) and run; tacit_services writes them, in one
-commit with the charges. `message.digest` is the SHA-256 of the envelope; one that is large lies in
-a file of its own, and `envelope` is NULL.
+receipt yet, of every identity (`owner`, its random id) and run. tacit_services writes them, in one
+commit with the charges. `message.digest` is the SHA-256 of the envelope. A large envelope lies in a
+file of its own, and `envelope` is NULL. `accepted` has, for each of them, a hash over all messages
+that its run has accepted. An earlier tacit passes over it.
 
 A ledger that several processes charge has two tables more, which an earlier tacit passes over.
 `run_session` states which run each opening of the file was for. `lifetime` has the Rényi order at
-which the data's lifetime is bounded.
+which the data's lifetime is bounded. `split` has the key by which units are held out, and the share
+of them, from the first run on that judges at its edges. `split_view` has what rows without ids are
+known by there.
 """
 
 from __future__ import annotations
@@ -50,6 +53,14 @@ CREATE TABLE IF NOT EXISTS run_session (
 CREATE TABLE IF NOT EXISTS lifetime (
     dataset TEXT PRIMARY KEY, renyi_order INTEGER NOT NULL
 ) WITHOUT ROWID;
+"""
+_SPLIT_TABLES = """
+CREATE TABLE IF NOT EXISTS split (
+    dataset TEXT PRIMARY KEY, key BLOB NOT NULL, held_out TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS split_view (
+    dataset TEXT PRIMARY KEY, view TEXT NOT NULL
+) WITHOUT ROWID
 """
 _SELECT_ROWS = """
 SELECT number, session, sampling_rate, noise_multiplier, mechanism, secret, count, head FROM entry
@@ -217,6 +228,40 @@ def fixed_order(db: sqlite3.Connection, dataset: str, order: int) -> int:
     query = "SELECT renyi_order FROM lifetime WHERE dataset = ?"
     (fixed,) = db.execute(query, (dataset,)).fetchone()
     return int(fixed)
+
+
+def fixed_split(
+    db: sqlite3.Connection, dataset: str, key: bytes, held_out: float
+) -> tuple[bytes, float]:
+    """Return the key and the share of this data's split; they are these if there was none yet."""
+    _make(db, _SPLIT_TABLES)
+    row = (dataset, key, held_out.hex())
+    db.execute("INSERT OR IGNORE INTO split VALUES (?, ?, ?)", row)
+    query = "SELECT key, held_out FROM split WHERE dataset = ?"
+    fixed, share = db.execute(query, (dataset,)).fetchone()
+    if not isinstance(fixed, bytes) or len(fixed) != len(key):
+        raise ValueError("its split has a key that no ledger can have")
+    return fixed, float.fromhex(share)
+
+
+def fixed_view(db: sqlite3.Connection, dataset: str, view: str) -> str:
+    """Return what the rows of this data's split are known by; it is `view` if none was fixed yet.
+
+    To be called after `fixed_split`, in its transaction.
+    """
+    db.execute("INSERT OR IGNORE INTO split_view VALUES (?, ?)", (dataset, view))
+    query = "SELECT view FROM split_view WHERE dataset = ?"
+    (fixed,) = db.execute(query, (dataset,)).fetchone()
+    return str(fixed)
+
+
+def read_stored_splits(db: sqlite3.Connection) -> dict[str, tuple[bytes, float]]:
+    """Return the key and the share of every dataset that has a split."""
+    tables = db.execute("SELECT name FROM sqlite_master WHERE name = 'split'").fetchall()
+    if not tables:
+        return {}
+    rows = db.execute("SELECT dataset, key, held_out FROM split")
+    return {name: (bytes(key), float.fromhex(share)) for name, key, share in rows}
 
 
 def read_orders(db: sqlite3.Connection) -> dict[str, int]:

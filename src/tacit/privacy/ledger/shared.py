@@ -8,8 +8,8 @@ So what one process spends is in what the next one asks, in every order of commi
 What a reader finds. `charge` and `history` are those of `Ledger`. `run_history` is what this run
 has spent, by all its processes. `lifetime_left` is what the data's lifetime still pays for.
 
-Nothing is charged ahead. What is ahead is taken back at an orderly end. That works for the last row
-of a chain only: once another process has charged, its heads are computed from the rows before.
+What is charged ahead is not taken out of the chain at an orderly end, as others may have charged
+since, whose heads are computed from the rows before. A row of its own gives it back.
 
 Example:
 
@@ -30,15 +30,17 @@ from __future__ import annotations
 import os
 import sqlite3
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tacit import file_lock
-from tacit.errors import PrivacyError
+from tacit.errors import BudgetSpent, PrivacyError
 from tacit.privacy.accounting import History, Lifetime, merged
-from tacit.privacy.ledger.chain import Chain, Charge, LedgerRow, walked
+from tacit.privacy.accounting.history import Purpose, UnitSide, of_all_rows, of_purpose
+from tacit.privacy.ledger.chain import Chain, Charge, LedgerRow, next_head, walked
 from tacit.privacy.ledger.durable import Charged, Ledger
 from tacit.privacy.ledger.file import (
     DAMAGE,
@@ -49,6 +51,29 @@ from tacit.privacy.ledger.file import (
     sessions_of,
     write_session,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _ChargedAhead:
+    """Charges of this process that have begun no release.
+
+    row: them, with their count. start: where the chain ended before them. known: all charges there.
+    """
+
+    row: LedgerRow
+    start: Charged
+    known: History
+
+    def begun(self, count: int) -> tuple[Charged, History]:
+        """Return where the chain ends after the first `count` of them, and all charges there."""
+        head = next_head(self.start.head, self.start.count, self.row, count)
+        spend = replace(self.row, count=count).spend()
+        return Charged(self.start.count + count, head), merged([*self.known, spend])
+
+    def rest(self, count: int) -> _ChargedAhead:
+        """Return what is left of them once the first `count` have begun."""
+        row = replace(self.row, count=self.row.count - count)
+        return _ChargedAhead(row, *self.begun(count))
 
 
 class SharedLedger(Ledger):
@@ -113,6 +138,8 @@ class SharedLedger(Ledger):
         *,
         secret: bool,
         count: int = 1,
+        purpose: Purpose | None = None,
+        side: UnitSide = "both",
     ) -> None:
         """Record `count` equal releases, durably, before any of them is computed.
 
@@ -121,38 +148,60 @@ class SharedLedger(Ledger):
         durable, when the others' rows do not continue the chain, and when another process charges
         for the same run.
         """
-        charge = Charge(sampling_rate, noise_multiplier, mechanism, secret, count)
+        charge = Charge(
+            sampling_rate, noise_multiplier, mechanism, secret, count, purpose or "training", side
+        )
         try:
-            with self._commit(charge):
-                pass
+            self._give_back(others_than=charge)
+            missing = count - self._ahead_for(charge)
+            if missing > 0:
+                with self._commit(replace(charge, count=missing)):
+                    pass
         except (*DAMAGE, OSError) as error:
             raise PrivacyError(
                 f"ledger {self._path}: {error}; the release was not computed"
             ) from error
+        self._begin(charge.row(self._session))
 
     @contextmanager
     def transaction(self, ahead: Charge | None = None) -> Iterator[sqlite3.Connection]:
-        """Commit, in one durable step, the messages that the block writes.
+        """Commit, in one durable step, the messages that the block writes and the charge `ahead`.
 
-        Raises sqlite3.Error, and what the block raises. Then nothing was written.
+        Where the data's lifetime does not pay for all of `ahead`, the messages alone are committed.
+        Raises sqlite3.Error, what the block raises, and PrivacyError where the others' rows do not
+        continue the chain. Then nothing was written.
         """
-        assert ahead is None, "a shared ledger is not charged ahead"
+        moved = None
         with self._commit(None) as db:
             yield db
+            if ahead is not None:
+                moved = self._written_if_paid(ahead)
+        if moved is not None:
+            self._settle(*moved)
+
+    def _written_if_paid(self, ahead: Charge) -> tuple[Charged, int, LedgerRow] | None:
+        """Write `ahead` within the transaction; None: the lifetime does not pay for it."""
+        try:
+            return self._write(ahead)
+        except BudgetSpent:
+            return None
+        except (ValueError, OverflowError, TypeError, AttributeError) as error:
+            raise PrivacyError(f"ledger {self._path}: {error}; nothing was written") from error
 
     @property
     def ahead(self) -> int:
-        """Releases that are charged and have not begun: none."""
-        return 0
+        """Releases that are charged and have not begun; a forked child has none of its parent's."""
+        return sum(part.row.count for part in self._parts())
 
-    def run_history(self) -> History:
-        """Return what this run has released, by all its processes up to now."""
-        return self._of_run
+    def run_history(self, purpose: Purpose = "training") -> History:
+        """Return what this run has released for this purpose, by all its processes up to now."""
+        return of_all_rows(of_purpose(self._of_run, purpose))
 
     def lifetime_left(self, charge: Charge) -> int | None:
         """Return how many more releases like one of `charge` the data's lifetime pays for now.
 
-        None: there is no such bound. Others may spend them first. Raises PrivacyError as `charge`.
+        Those that are `ahead` are among them. None: there is no such bound. Others may spend them
+        first. Raises PrivacyError as `charge`.
         """
         if self._lifetime is None:
             return None
@@ -161,10 +210,18 @@ class SharedLedger(Ledger):
                 self._catch_up()
         except DAMAGE as error:
             raise PrivacyError(f"ledger {self._path}: {error}") from error
-        return self._lifetime.left(self._known, charge.spend())
+        paid = (replace(part.row, count=-part.row.count).spend() for part in self._parts())
+        return self._lifetime.left(merged([*self._known, *paid]), charge.spend())
 
     def close(self) -> None:
-        """Close the file; idempotent. Others go on: what SQLite keeps beside it stays."""
+        """Give back what is `ahead`, in one commit, and close the file; idempotent.
+
+        Others go on: what SQLite keeps beside it stays.
+        """
+        try:
+            self._give_back()
+        except (*DAMAGE, OSError, PrivacyError):
+            pass  # closed before, a full disk, another process's run: what is charged stays charged
         self._db.close()
         self._end_turns()
 
@@ -176,6 +233,7 @@ class SharedLedger(Ledger):
         super()._take(chain)
         self._known = self._history  # of all rows that were read; `_history` ends where we charged
         self._tail = chain.rows[-1] if chain.rows else None
+        self._charged_ahead: deque[_ChargedAhead] = deque()
 
     def _enter(self, db: sqlite3.Connection, chain: Chain) -> None:
         create_shared(db)
@@ -197,12 +255,54 @@ class SharedLedger(Ledger):
         return super()._write(charge)
 
     def _settle(self, end: Charged, rows: int, last: LedgerRow) -> None:
-        spend = replace(last, count=end.count - self._file.count).spend()
+        start, known = self._file, self._known
+        fresh = replace(last, count=end.count - start.count)
         super()._settle(end, rows, last)
         self._tail = last
-        self._of_run = merged([*self._of_run, spend])
-        self._known = self._history = merged([*self._known, spend])
-        self._begun = end
+        self._known = merged([*known, fresh.spend()])
+        if not fresh.returned:
+            self._charged_ahead.append(_ChargedAhead(fresh, start, known))
+
+    def _parts(self) -> deque[_ChargedAhead]:
+        """Return what is ahead; what this process has of its parent's is forgotten."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._charged_ahead.clear()
+        return self._charged_ahead
+
+    def _ahead_for(self, charge: Charge) -> int:
+        row = charge.row(self._session)
+        return sum(part.row.count for part in self._parts() if part.row.equal_charges(row))
+
+    def _begin(self, entry: LedgerRow) -> None:
+        """Let `entry`, which is ahead, begin: it is used, and this process's position follows it.
+
+        What is ahead of other kinds was given back before.
+        """
+        missing = entry.count
+        while missing:
+            part = self._parts().popleft()
+            count = min(missing, part.row.count)
+            self._begun, self._history = part.begun(count)
+            if count < part.row.count:
+                self._charged_ahead.appendleft(part.rest(count))
+            missing -= count
+        self._of_run = merged([*self._of_run, entry.spend()])
+
+    def _give_back(self, others_than: Charge | None = None) -> None:
+        """Give back what is ahead, or what is of it for other releases than `others_than`.
+
+        Nothing of it was computed, and no message states that it was charged.
+        """
+        kept = None if others_than is None else others_than.row(self._session)
+        for part in tuple(self._parts()):
+            if kept is None or not part.row.equal_charges(kept):
+                # First, as a commit that fails may be in the file: then it must not be used either.
+                self._charged_ahead.remove(part)
+                with self._commit(None):
+                    self._catch_up()
+                    moved = self._append(part.row.given_back())
+                self._settle(*moved)
 
     def _catch_up(self) -> None:
         """Read and count, within a transaction, what others have charged since.

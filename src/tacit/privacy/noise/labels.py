@@ -53,7 +53,7 @@ def randomised_response(labels: Tensor, classes: int, epsilon: float, random: Ra
 def corrected_loss(scores: Tensor, answers: Tensor, epsilon: float) -> Tensor:
     """Return (n,): minus the logarithm of the probability that the model gives to each *answer*.
 
-    scores: (n, C); answers: (n,) int64, from `randomised_response`; ε = inf gives cross-entropy.
+    scores: (n, C). answers: (n,) int64, from `randomised_response`. ε = inf gives cross-entropy.
     "Forward correction" (Patrini et al., arXiv:1609.03683, theorem 2): with true labels p(y|x), the
     minimiser over models is p(y|x) itself, as without noise. Never negative, unlike the unbiased
     estimate by the inverse of the transition matrix.

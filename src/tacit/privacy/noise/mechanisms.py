@@ -74,8 +74,10 @@ def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
     """Return total + N(0, std²·I), float64, rounded to a public power-of-two grid far below `std`.
 
     total: (d,).
+
     Guarantee: if the l2 sensitivity of `total` is S, this is the Gaussian mechanism of noise
-    multiplier z = std/S; rounding is post-processing. The grid depends on `std` only.
+    multiplier z = std/S. Rounding is post-processing. The grid depends on `std` only.
+
     Raises ValueError for std <= 0, inf or nan, and for a non-finite `total`.
 
     >>> noisy = gaussian(torch.full((100_000,), 3.0), 0.5, Random(1))
@@ -102,13 +104,16 @@ def gaussian(total: Tensor, std: float, random: Random) -> Tensor:
 def discrete_gaussian(total: Tensor, multiplier: float, random: Random) -> Tensor:
     """Return total + N_Z(0, S²)^d in exact integers.
 
-    total: (d,) int64, from `clipping.integer_sum`; returns (d,) int64.
-    Guarantee: `total` moves by at most S/z in l2 norm, on the integer lattice, exactly; then the
+    total: (d,) int64, from `clipping.integer_sum`. Returns (d,) int64.
+
+    Guarantee: let `total` move by at most S/z in l2 norm, on the integer lattice, exactly. Then the
     Rényi divergence at every integer order, Poisson sampling included, is that of the Gaussian
-    mechanism of noise multiplier z = `multiplier` (docs/privacy.md, "Accounting"; Canonne, Kamath
-    and Steinke, arXiv:2004.00010). No floating-point number is released, so nothing can leak
+    mechanism of noise multiplier z = `multiplier`. (docs/privacy.md, "Accounting", and Canonne,
+    Kamath and Steinke, arXiv:2004.00010.) No floating-point number is released, so nothing can leak
     through one. Sampling is by inverse CDF on 128 bits, of which the last 64 are drawn only when
-    they decide: total variation below 2^-110 a coordinate, no rejection, near constant time.
+    they decide. The total variation is below 2^-110 a coordinate, with no rejection, in near
+    constant time.
+
     Raises ValueError for a multiplier outside (0, inf) and for a `total` that is not int64.
 
     >>> noisy = discrete_gaussian(torch.zeros(100_000, dtype=torch.int64), 1.0, Random(1))
@@ -203,12 +208,14 @@ def knorm(total: Tensor, scale: float, random: Random) -> Tensor:
 
     It is the Laplace law in d dimensions.
 
-    total: (d,); returns (d,) float64. The radius is Gamma(d, scale), the direction uniform; a
+    total: (d,). Returns (d,) float64. The radius is Gamma(d, scale), the direction uniform, and a
     coordinate's variance is (d+1)·scale².
+
     Guarantee: if the l2 sensitivity of `total` is S, this is (S/scale)-DP with δ = 0, by the
-    triangle inequality (Hardt and Talwar, "On the geometry of differential privacy",
-    arXiv:0907.3754). Against floating-point attacks it has what `gaussian` has: a public grid below
+    triangle inequality. (Hardt and Talwar, "On the geometry of differential privacy",
+    arXiv:0907.3754.) Against floating-point attacks it has what `gaussian` has: a public grid below
     the noise, not a proof.
+
     Raises ValueError for scale <= 0, inf or nan, and for a non-finite `total`.
 
     >>> noisy = knorm(torch.zeros(10_000), 0.5, Random(1))  # the radius is about d·scale

@@ -8,13 +8,18 @@ from typing import Final
 from tacit.datasets import PrivateRows
 from tacit.datasets.edge_rows import EdgeRows
 from tacit.models import Model
+from tacit.models.additive import AdditiveModel
+from tacit.models.sums_model import SumsModel
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.plan import Plan
+from tacit.privacy.private_sum.histogram_sums import HistogramSums
+from tacit.privacy.private_sum.judged_sums import JudgedSums
 from tacit.privacy.private_sum.plain import Plain
 from tacit.privacy.private_sum.probe import require_separate_examples
 from tacit.privacy.private_sum.rows_alone import RowsAlone
 from tacit.privacy.private_sum.slots import OuterSlots, Slots, UnitSlots
 from tacit.privacy.private_sum.way import NotAlone, PrivateSum
+from tacit.privacy.private_sum.whole_sums import WholeSums
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,8 @@ class Ways:
 
     alone: None for a role that needs all gradients of a batch, or cannot hide how long a step took,
     as a peer, whose loop answers its neighbours beside it. plain: where the plan has no guarantee.
+    of_rows: of the sums of rows themselves. histograms: of an additive model's residuals.
+    judged: of looks at held-out rows.
     """
 
     alone: type[RowsAlone] | None = RowsAlone
@@ -30,6 +37,9 @@ class Ways:
     outer: type[Slots] = OuterSlots
     units: type[UnitSlots] = UnitSlots
     plain: type[Plain] = Plain
+    of_rows: type[WholeSums] = WholeSums
+    histograms: type[HistogramSums] = HistogramSums
+    judged: type[JudgedSums] = JudgedSums
 
 
 WAYS: Final = Ways()
@@ -60,6 +70,10 @@ def private_sum(
         else:
             kind = ways.units
         return ways.plain(kind(data, model, plan, random, device))
+    if isinstance(model, SumsModel) and plan.mechanism == "discrete_gaussian":
+        return ways.of_rows(data, model, plan, random)
+    if isinstance(model, AdditiveModel) and _all_rows_exactly(model, plan):
+        return ways.histograms(data, model, plan, random)
     try:
         return _alone(data, model, plan, random, device, rows_alone=rows_alone, kind=ways.alone)
     except NotAlone as why:
@@ -67,6 +81,12 @@ def private_sum(
         slots = kind(data, model, plan, random, device, str(why))
     require_separate_examples(model, device, slots.shapes())
     return slots
+
+
+def _all_rows_exactly(model: AdditiveModel, plan: Plan) -> bool:
+    """Check whether every release is the exact sum over all rows."""
+    exact = plan.mechanism == "discrete_gaussian" and not model.regularization
+    return exact and plan.sampling_rate == 1 and not plan.passes
 
 
 def _alone(

@@ -41,14 +41,14 @@ class Clipped:
 def clipped_sum(gradients: Tensor, clip: float, mask: Tensor, rows: int | None = None) -> Clipped:
     """Return the sum of g_i·min(1, C'/||g_i||₂) over the rows where `mask` is True, in float64.
 
-    gradients: (B, d) float32; mask: (B,) bool. rows: the size of the whole batch, where this is a
-    part of it (B if None). C' is `clip`, made smaller by what rounding may add.
+    gradients: (B, d) float32. mask: (B,) bool. rows: the size of the whole batch, if this is a part
+    of it (B if None). C' is `clip`, made smaller by what rounding may add.
 
-    Guarantee: under add/remove adjacency the l2 sensitivity of the sum of all parts, as it is
-    computed, is `clip`, if the other rows' gradients are the same with and without the record, to
-    the bit. Each masked row adds a vector of norm at most C' = C(1 - 2^-16 - 2B(B+2)u), u = 2^-52,
-    and float64 rounding moves the sum of B rows by at most B(B+2)u·C, in whatever order they are
-    added (docs/privacy.md, "Rounding"). No branch, copy or size depends on a number in `gradients`.
+    Guarantee: let the other rows' gradients be the same with and without the record, to the bit.
+    Then under add/remove adjacency the l2 sensitivity of the sum of all parts, as it is computed,
+    is `clip`. Each masked row adds a vector of norm at most C' = C(1 - 2^-16 - 2B(B+2)u), u =
+    2^-52. Float64 rounding moves the sum of B rows by at most B(B+2)u·C, in every order of adding
+    (docs/privacy.md, "Rounding"). No branch, copy or size depends on a number in `gradients`.
 
     | edge case                   | result                                                       |
     |-----------------------------|--------------------------------------------------------------|
@@ -77,10 +77,11 @@ def outer_sum(
 ) -> Clipped:
     """Return `clipped_sum` of a linear layer's gradients (δ_i ⊗ x_i, δ_i) without writing them out.
 
-    deltas: δ (B, o) float32, d loss / d output; inputs: x (B, i) float32; mask: (B,) bool. The
+    deltas: δ (B, o) float32, d loss / d output. inputs: x (B, i) float32. mask: (B,) bool. The
     total has o·i + o numbers: the weight, row-major, then the bias. The norm of a row is
     ||δ||·sqrt(||x||² + 1), and the sum over the rows is one product of matrices, both in float64
-    ("ghost clipping": Goodfellow, arXiv:1510.01799; Lee and Kifer, arXiv:2009.03106).
+    ("ghost clipping": Goodfellow, arXiv:1510.01799, and Lee and Kifer, arXiv:2009.03106).
+
     Guarantee and edge cases as `clipped_sum`. A row is non-finite where its δ or its x is.
     """
     reduced = reduced_clip(clip, rows or len(mask))
@@ -100,6 +101,7 @@ def drawn_outer_sum(deltas: Tensor, table: Tensor, batch: Batch, clip: float) ->
     """Return `outer_sum` over the slots of a batch, in a time that tells how many are not empty.
 
     deltas: (B, o), of every slot; table: (n, i), of which a slot has a row. Only for simulations.
+
     Guarantee: the bits of `outer_sum`, if that is compiled too: an empty slot adds zeros.
     """
     if (kernels := _compiled(deltas)) is None or _compiled(table) is None:
@@ -144,15 +146,18 @@ def _outer(scaled: Tensor, inputs: Tensor, used: Tensor) -> Tensor:
 def integer_sum(gradients: Tensor, clip: float, mask: Tensor, step: float) -> Clipped:
     """Return `clipped_sum` in whole steps of `step`: rows are cut to the grid and added exactly.
 
-    gradients: (B, d) float32; mask: (B,) bool. Needs B·clip/step < 2^53 and clip/step <= 2^12, so
+    gradients: (B, d) float32. mask: (B,) bool. Needs B·clip/step < 2^53 and clip/step <= 2^12, so
     that float32 holds every square and every sum of a block exactly. The total is int64 counts of
     `step`.
+
     Guarantee: the l2 norm of each row's integers is checked, exactly, to be at most clip/step, and
-    the rows are added exactly: the sensitivity of the sum is `clip`, without any rounding. Numbers
-    are cut toward zero, which shortens a row, so no allowance for d is needed; it moves the sum by
-    less than one step a row.
-    Edge cases: those of `clipped_sum`. A row whose integers are too long would contribute zero;
-    this cannot happen, as the factor leaves 2^-16 of room.
+    the rows are added exactly. So the sensitivity of the sum is `clip`, without any rounding.
+    Numbers are cut toward zero, which shortens a row, so no allowance for d is needed. It moves the
+    sum by less than one step a row.
+
+    Edge cases: those of `clipped_sum`. A row whose integers are too long would contribute zero.
+    This cannot happen, as the factor leaves 2^-16 of room.
+
     Raises ValueError for more than 2^12 steps in `clip`, and as `clipped_sum`.
     """
     norms = _norms(gradients)
@@ -209,11 +214,12 @@ def _compiled(gradients: Tensor) -> Library | None:
 def add_rows(total: Tensor, gradients: Tensor, weights: Tensor) -> None:
     """Add total (B, d) += Σ_j weights[:, j]·gradients[:, j]: rows of units, in their order.
 
-    gradients: (B·r, d) float32, r rows of each unit, changed in place; weights: (B, r).
-    Guarantee: what is added for a unit is a function of its own rows, weights and place, as every
-    number is computed by itself. A row of weight 0 adds nothing, whatever it holds; one of another
-    weight that is not finite makes its unit's sum not finite, and clipping then counts the unit as
-    zero.
+    gradients: (B·r, d) float32, r rows of each unit, changed in place. weights: (B, r).
+
+    Guarantee: the addition for a unit is a function of its own rows, weights and place, as every
+    number is computed by itself. A row of weight 0 adds nothing, for every content. A row of
+    another weight that is not finite makes its unit's sum not finite, and clipping then counts the
+    unit as zero.
     """
     rows = _zero_unused(gradients, weights.flatten() != 0).view(*weights.shape, -1)
     for place in range(weights.shape[1]):

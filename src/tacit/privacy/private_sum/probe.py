@@ -29,9 +29,12 @@ Gradients = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 @lru_cache(maxsize=64)
-def _dependence(model: Model, device: str, rows: int) -> str:
-    """Return by how much an example's gradient depends on the others, in words; "" for not."""
-    kernel = _kernel(model)
+def _dependence(model: Model, device: str, rows: int, scores: bool = False) -> str:
+    """Return by how much an example's gradient depends on the others, in words; "" for not.
+
+    scores: of its scores in the place of its gradient.
+    """
+    kernel = _score_kernel(model) if scores else _kernel(model)
     generator = torch.Generator().manual_seed(_SEED)
     fixed = torch.arange(rows) % 3 == 0  # the other rows are exchanged
     for scale in _SCALES:
@@ -63,9 +66,9 @@ def require_separate_examples(
     """Raise PrivacyError if an example's gradient depends on the other examples of its batch.
 
     Clipping bounds what one record does to a sum only if the record changes no bit of the other
-    rows' gradients. Batch normalization, or any statistic over the batch, breaks that silently; so
+    rows' gradients. Batch normalization, or any statistic over the batch, breaks that silently. So
     does a kernel whose rounding depends on the other rows. shapes: the numbers of rows that are
-    computed at a time; each is tried with ordinary and with large parameters. A third of the rows
+    computed at a time. Each is tried with ordinary and with large parameters. A third of the rows
     stay in place, while the others become zeros, other rows, rows that overflow, and nan.
     """
     for rows in sorted(set(shapes)):
@@ -73,6 +76,19 @@ def require_separate_examples(
             raise PrivacyError(
                 f"model.name={model.name}: an example's gradient depends on its companions in a "
                 f"batch of {rows} ({why}); such a model cannot be trained privately"
+            )
+
+
+def require_separate_scores(model: Model, device: str, shapes: Iterable[int]) -> None:
+    """Raise PrivacyError if an example's scores depend on the other examples of its batch.
+
+    It is tried as gradients are. Else one held-out row could change what is counted of another.
+    """
+    for rows in sorted(set(shapes)):
+        if why := _dependence(model, device, rows, scores=True):
+            raise PrivacyError(
+                f"model.name={model.name}: an example's scores depend on its companions in a batch "
+                f'of {rows} ({why}); evaluation.at="edges" cannot judge such a model'
             )
 
 
@@ -134,6 +150,18 @@ def _surroundings(
             x = x % length
         x[size // 2], y[size // 2] = example, label
         yield x, y, slice(size // 2, size // 2 + 1)
+
+
+def _score_kernel(model: Model) -> Gradients:
+    """Return the function by which an edge judges: scores, and what they stand for."""
+
+    @torch.no_grad()
+    def compute(params: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        with flushed():
+            scores = model.logits(params, x).reshape(len(x), -1)
+            return torch.cat((scores, scores.softmax(1)), dim=1)
+
+    return compute
 
 
 def _kernel(model: Model) -> Gradients:

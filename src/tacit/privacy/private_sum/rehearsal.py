@@ -1,8 +1,8 @@
 """Public rows that a step is rehearsed on, to measure the delay of an edge's pushes.
 
-tacit's own networks, and layers that are seen, do the same work whatever the numbers are: they are
-rehearsed on random rows. A user's module is rehearsed on a grid, also of zeros and of rows that
-overflow; one whose steps may follow a row's numbers, at other parameters, too.
+tacit's own networks, and layers that are seen, do the same work for all numbers. They are rehearsed
+on random rows. A user's module is rehearsed on a grid, also of zeros and of rows that overflow. A
+module whose steps may follow a row's numbers is rehearsed at other parameters, too.
 """
 
 from __future__ import annotations

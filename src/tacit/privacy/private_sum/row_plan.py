@@ -2,7 +2,7 @@
 
 The kernel's order of parameters differs from the model's in two ways. A convolution of many
 channels has its weights channel after channel at each place of the window, filled up with zeros to
-whole lanes; and the first dense layer after it has its inputs channel after channel at each place.
+whole lanes. The first dense layer after it has its inputs channel after channel at each place.
 """
 
 from __future__ import annotations

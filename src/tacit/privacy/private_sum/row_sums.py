@@ -1,9 +1,9 @@
 """Sums over rows alone: every row by the same operations in the same order, then clipped and added.
 
-A product of matrices of a library rounds by where a row stands, and by how many there are. What is
-here does not, as it has no products over rows (`tacit.kernels`): so a row's gradient has the same
-bits at any place of any batch (tried at every start, `probe.rows_alone`), and only rows that were
-drawn need to be computed.
+A product of matrices of a library rounds by where a row stands, and by how many there are. The code
+here does not, as it has no products over rows (`tacit.kernels`). So a row's gradient has the same
+bits at any place of any batch (tried at every start, `probe.rows_alone`). Only rows that were drawn
+need to be computed.
 
 Shapes: R drawn rows, d parameters.
 """
@@ -167,12 +167,12 @@ class RowSums:
     """`integer_sum` and `clipped_sum` of the gradients of drawn rows, computed row by row.
 
     Guarantee: that of `integer_sum` or `clipped_sum` on those rows, with the other rows' gradients
-    the same with and without a record, to the bit: `row_kernel` computes a row by the same
-    operations in the same order, from the row and the parameters alone. So nothing needs slots, and
-    the public row is not computed. Norms are added in float64 in an order of the compiler's; a
-    row's integers are checked exactly all the same, and float64's allowance covers any order
-    (docs/privacy.md, "Rounding"). The edge cases are theirs, too: a row that is not finite or is
-    longer than 2^60 adds zero, no row is a sum of zeros.
+    the same with and without a record, to the bit. The reason is that `row_kernel` computes a row
+    by the same operations in the same order, from the row and the parameters alone. So nothing
+    needs slots, and the public row is not computed. Norms are added in float64 in an order of the
+    compiler's. A row's integers are checked exactly all the same, and float64's allowance covers
+    any order (docs/privacy.md, "Rounding"). The edge cases are theirs, too: a row that is not
+    finite or is longer than 2^60 adds zero, no row is a sum of zeros.
 
     It takes time in proportion to R, which is secret. So the caller must hide that time: a push has
     to leave at a time that does not depend on it.

@@ -28,10 +28,10 @@ class Batch:
 
 
 def drawn_rows(records: int, rate: float, size: int, random: Random) -> NDArray[np.int64]:
-    """Draw each of `records` rows independently; return their numbers (R,), ascending.
+    """Draw each of `records` rows independently, and return their numbers (R,), ascending.
 
     The probability is floor(rate·2^64)/2^64. R is secret. Edge cases and errors are those of
-    `poisson`; of a draw above `size` a random subset is returned, in any order.
+    `poisson`. Of a draw above `size` a random subset is returned, in any order.
     """
     if not 0 < rate <= 1 or size < 1:
         raise ValueError(f"rate={rate}, size={size}: expected 0 < rate <= 1 and size >= 1")
@@ -49,15 +49,18 @@ def poisson(records: int, rate: float, size: int, random: Random) -> Batch:
     """Draw each of `records` rows independently, and put each drawn row into a random slot.
 
     A row is drawn with probability floor(rate·2^64)/2^64. No epochs, no shuffling, no minimum.
+
     Guarantee: inclusion is fresh and independent for every record and every call (add/remove
     adjacency, the hypothesis of the Poisson-subsampled Gaussian accountant). The slots of the drawn
     rows are a uniformly random choice of distinct ones. So the batches with and without a record
-    can be coupled to be equal in all slots but the record's own, where one has the record and the
-    other the public row (docs/privacy.md, "Places"): what a kernel makes of the other rows is then
-    the same, to the bit.
-    Edge cases: an empty draw is a batch of empty slots, and the caller still releases noise; rate 1
-    takes every row; a draw above `size` (probability <= TAIL for `padded_size`) is cut to a random
+    can be coupled to be equal in all slots but the record's own. In that slot one has the record
+    and the other the public row (docs/privacy.md, "Places"). A kernel's result for the other rows
+    is then the same, to the bit.
+
+    Edge cases: an empty draw is a batch of empty slots, and the caller still releases noise. Rate 1
+    takes every row. A draw above `size` (probability <= TAIL for `padded_size`) is cut to a random
     subset, which the accountant pays for in δ.
+
     Raises ValueError unless 0 < rate <= 1 and size >= 1.
     """
     return placed(drawn_rows(records, rate, size, random), records, size, random)
@@ -90,9 +93,9 @@ class PassDraw:
     """The disjoint batches of passes over all units.
 
     Guarantee: when a pass begins, each unit's batch is drawn uniformly and independently of all
-    others, to within B/2^64; so batches with and without a unit differ in the unit alone. Which
-    batch a unit is in, and how many are in each, is secret. A batch above `slots` (probability
-    <= TAIL) is cut to a random subset.
+    others, to within B/2^64. So batches with and without a unit differ in the unit alone. Which
+    batch a unit is in, and how many are in each, is secret. A batch above `slots` (probability <=
+    TAIL) is cut to a random subset.
     """
 
     def __init__(self, records: int, plan: Plan, random: Random) -> None:
@@ -132,12 +135,13 @@ def rows_of_units(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return row numbers (B, R) of the units `drawn` (B,), and each row's weight (B, R).
 
-    R = units.limit. A unit with fewer rows is filled up with the public row, which weighs nothing;
-    of one with more, R are drawn, uniformly and afresh. The number of units means an empty slot, as
-    in `poisson`. Guarantee: the shapes, the random words that are taken and the work are functions
-    of B and R alone, and what stands for one unit depends on no other unit and on no other slot. So
-    the sum over slots of what is clipped to C has the sensitivity C for a unit with all of its
-    rows.
+    R = units.limit. A unit with fewer rows is filled up with the public row, which weighs nothing.
+    Of a unit with more, R are drawn, uniformly and afresh. The number of units means an empty slot,
+    as in `poisson`.
+
+    Guarantee: the shapes, the random words that are taken and the work are functions of B and R
+    alone. The result for one unit depends on no other unit and on no other slot. So the sum over
+    slots of what is clipped to C has the sensitivity C for a unit with all of its rows.
     """
     which = drawn.numpy()
     most = units.limit
@@ -165,12 +169,14 @@ def rows_of_units(
 def subsets(counts: NDArray[np.int64], size: int, random: Random) -> NDArray[np.int64]:
     """Return (B, size): row i has `size` different numbers of 0 … counts[i]-1, ascending.
 
-    counts >= size everywhere. Guarantee: every subset is equally likely, to within 2^-53·counts,
-    and independent of the others. The words that are taken and the work are functions of B and
-    `size` alone: there is no second try, no division, and no step for each of `counts`. Pólya's urn
-    has counts-size+1 balls of different colours; a ball that is drawn goes back with another of its
-    colour. After `size` draws every multiset of colours is equally likely; adding 0, 1, 2, … to its
-    ascending numbers makes of each multiset one subset, and of each subset one multiset.
+    counts >= size everywhere.
+
+    Guarantee: every subset is equally likely, to within 2^-53·counts, and independent of the
+    others. The words that are taken and the work are functions of B and `size` alone: there is no
+    second try, no division, and no step for each of `counts`. Pólya's urn has counts-size+1 balls
+    of different colours. A ball that is drawn goes back with another of its colour. After `size`
+    draws every multiset of colours is equally likely. Adding 0, 1, 2, … to its ascending numbers
+    makes of each multiset one subset, and of each subset one multiset.
     """
     colours = (counts - size + 1)[:, None]
     turn = np.arange(size)

@@ -1,9 +1,9 @@
 """The only way out of a vertical party: clipping, noise and ledger of embeddings in one class.
 
 One record's embedding is one vector, with a visible record number: the server must know n to join
-the parties' embeddings with the label. So nothing is amplified by sampling, whatever Theorem 6 of
-VAFL (arXiv:2007.06081) says, and the guarantee is per record and party: replacing record n's
-features at one party moves each released vector of n by at most 2B.
+the parties' embeddings with the label. So nothing is amplified by sampling, against Theorem 6 of
+VAFL (arXiv:2007.06081). The guarantee is per record and party: replacing record n's features at one
+party moves each released vector of n by at most 2B.
 
 | mode      | θ_m, and what is released                   | μ of one record at one party         |
 |-----------|---------------------------------------------|--------------------------------------|
@@ -126,9 +126,11 @@ class EmbeddingStore(Protocol):
 def clip_rows(embeddings: Tensor, bound: float) -> Tensor:
     """Return every row h·min(1, B/||h||₂), zero if it is not finite.
 
-    It is differentiable, for the gradient through it. embeddings: (b, e) float32. Guarantee: each
-    returned row has l2 norm at most `bound`, and depends on its own row alone. Raises ValueError
-    unless 0 < bound < inf.
+    It is differentiable, for the gradient through it. embeddings: (b, e) float32.
+
+    Guarantee: each returned row has l2 norm at most `bound`, and depends on its own row alone.
+
+    Raises ValueError unless 0 < bound < inf.
     """
     if not 0 < bound < math.inf:
         raise ValueError(f"bound={bound}: expected a finite number > 0")
@@ -181,12 +183,16 @@ class EmbeddingReleaser:
     def release(self, rows: Tensor, embed: Callable[[], Tensor]) -> ReleasedEmbedding:
         """Charge the ledger, then compute `embed`, clip, add noise (11a) and seal the result.
 
-        rows: int64 (b,) record numbers; `embed` returns their embeddings (b, e), row by row a
+        rows: int64 (b,) record numbers. `embed` returns their embeddings (b, e), row by row a
         function of that record's features (and of θ_m).
-        Guarantee: by mode, in the table above; (1/z)-GDP for each count of a record. The charge is
+
+        Guarantee: by mode, in the table above, (1/z)-GDP for each count of a record. The charge is
         durable before `embed` runs, because a crash inside it can depend on the data.
-        Raises BudgetSpent before any work when the budget does not pay for it, PrivacyError for a
-        record number that is not one of this party's and for embeddings that do not match `rows`.
+
+        Raises BudgetSpent before any work when the budget does not pay for it.
+
+        Raises PrivacyError for a record number that is not one of this party's and for embeddings
+        that do not match `rows`.
         """
         self._check(rows)
         self._pay(rows)
@@ -224,12 +230,12 @@ class EmbeddingReleaser:
     def step(self, rows: Tensor, gradients: Callable[[], Tensor]) -> Tensor:
         """Return the sum (d,) of θ_m's `gradients`, as the mode allows it to be used.
 
-        `dp_sgd`: `gradients` returns every record's own (b, d); each is clipped to C and the sum
-        gets N(0, σ²), charged durably before it is computed: (2C/σ)-GDP for each count of a record.
-        Without such protection it may return fewer rows, already added up; from then on (`trained`)
-        every release depends on every record.
-        Raises BudgetSpent as `release`, and PrivacyError in the frozen modes and for a record named
-        twice, which would move the sum twice.
+        `dp_sgd`: `gradients` returns every record's own (b, d). Each is clipped to C and the sum
+        gets N(0, σ²), charged durably before it is computed. This is (2C/σ)-GDP for each count of a
+        record. Without such protection it may return fewer rows, already added up. From then on
+        (`trained`) every release depends on every record. Raises BudgetSpent as `release`, and
+        PrivacyError in the frozen modes and for a record named twice, which would move the sum
+        twice.
         """
         self._check(rows)
         if len(torch.unique(rows)) < len(rows):

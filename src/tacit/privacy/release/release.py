@@ -1,8 +1,8 @@
 """The only way out of an edge: what is released was charged, clipped and noised.
 
-Idea. A push is a sum over rows, each clipped to C, plus noise that is scaled to zC: one row moves
+Idea. A push is a sum over rows, each clipped to C, plus noise that is scaled to zC. One row moves
 the sum by C at most, so the noise hides whether the row is there. The `Ledger` counts every such
-release of a dataset's life; from its history the accountant computes ε.
+release of a dataset's life. From its history the accountant computes ε.
 
 Order of the steps. `Releaser.release(clip, query)` goes through them from top to bottom:
 
@@ -13,11 +13,11 @@ Order of the steps. `Releaser.release(clip, query)` goes through them from top t
 5. Check the sum's sensitivity against the promised C, add the mechanism's noise, divide by L.
 6. Seal: only this module makes a `Released`, and the wire encodes nothing else.
 
-What composes. Each release is one Poisson-subsampled mechanism at (q, z), add/remove adjacency; the
-unit is one record, or all rows of a person where the data has units. Releases of one ledger compose
-adaptively, whichever models and clips a server chose in between, as q and z are fixed by the plan.
-`release_steps` is as many releases as it takes steps; what an algorithm makes of noisy vectors
-afterwards is post-processing. Ledgers of disjoint people compose in parallel: a run's ε is the
+What composes. Each release is one Poisson-subsampled mechanism at (q, z), add/remove adjacency. The
+unit is one record, or all rows of a person if the data has units. Releases of one ledger compose
+adaptively, for all models and clips that a server chose in between, as q and z are fixed by the
+plan. `release_steps` is as many releases as it takes steps. An algorithm's later work on noisy
+vectors is post-processing. Ledgers of disjoint people compose in parallel: a run's ε is the
 largest. A retry sends the same bytes and costs nothing.
 
 >>> import torch
@@ -35,13 +35,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass, replace
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 import torch
 from torch import Tensor
 
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.privacy.accounting import History
+from tacit.privacy.accounting import History, certified_pushes
+from tacit.privacy.accounting.history import SIDES, Purpose, UnitSide, of_side
 from tacit.privacy.ledger import Charged, Ledger
 from tacit.privacy.ledger.chain import Charge
 from tacit.privacy.noise import mechanisms
@@ -94,22 +95,39 @@ class Steps:
 
 
 class Releaser:
-    """An edge's plan, ledger and randomness together; the one maker of `Released`.
+    """An edge's plan, ledger and randomness together, the one maker of `Released`.
 
-    It knows how many releases the budget still pays for (`releases_left`; None: no limit), those
+    It knows how many releases the budget still pays for (`releases_left`, None for no limit), those
     that are charged ahead among them. The budget is the plan's. On a ledger that several runs share
     it counts what this run has spent, and the data's lifetime, which the ledger holds, all.
     """
 
-    def __init__(self, plan: Plan, ledger: Ledger, random: Random) -> None:
-        """Compute how many releases the ledger's history leaves, which takes about 0.2 s."""
+    def __init__(
+        self,
+        plan: Plan,
+        ledger: Ledger,
+        random: Random,
+        purpose: Purpose | None = None,
+        side: UnitSide = "both",
+    ) -> None:
+        """Compute how many releases the ledger's history leaves, which takes about 0.2 s.
+
+        purpose: what the releases are for; None: what the ledger was opened for. side: of whose
+        rows they are.
+        """
         self.plan = plan
+        self._purpose = purpose
+        self._side = side
         self.ledger = ledger
         self.random = random
-        self._left = plan.pushes_left(ledger.run_history())
+        self._left = plan.pushes_left(ledger.run_history(purpose or "training"))
         if not random.secret:
             # Noise from a known seed has no guarantee; the ledger says so, and no budget binds.
             self._left = None
+
+    def beside(self, plan: Plan, purpose: Purpose, side: UnitSide) -> Self:
+        """Return a releaser by another plan, with the same ledger and randomness."""
+        return type(self)(plan, self.ledger, self.random, purpose, side)
 
     @property
     def releases_left(self) -> int | None:
@@ -120,6 +138,27 @@ class Releaser:
     @releases_left.setter
     def releases_left(self, releases: int | None) -> None:
         self._left = releases
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was charged that counts against the run's budget."""
+        return bool(self.ledger.run_history(self._purpose or "training"))
+
+    def bound(self, epsilon: float, delta: float) -> None:
+        """Make no more releases than keep all that the ledger ever charged within (epsilon, delta).
+
+        Of each side of its units, by PLD. A ledger that several runs charge at once has a filter.
+        """
+        if self._left is None:
+            return
+        cost = self._cost()
+        history = self.ledger.history()
+        for side in SIDES if self._side == "both" else (self._side,):
+            limit = certified_pushes(
+                epsilon, delta, cost.sampling_rate, cost.noise_multiplier,
+                of_side(history, side), cost.mechanism,
+            )  # fmt: skip
+            self._left = min(self._left, limit)
 
     def check_clip(self, clip: float) -> None:
         """Raise PrivacyError unless clip_min <= clip <= clip_max (nan, inf and 0 fail too)."""
@@ -136,15 +175,19 @@ class Releaser:
     ) -> Released:
         """Charge the ledger, then compute `query`, add noise and seal (sum + noise) / L.
 
-        `query` returns the clipped sum over a Poisson(q) batch; its sensitivity must not exceed
+        `query` returns the clipped sum over a Poisson(q) batch. Its sensitivity must not exceed
         `clip`.
+
         Guarantee (a mechanism of PRIVATE): one Poisson-subsampled release at (q, z), add/remove
-        adjacency, unit = one record; composed over the dataset's life in `ledger`. The charge is
+        adjacency, unit = one record, composed over the dataset's life in `ledger`. The charge is
         durable before `query` runs, because a crash inside it can depend on the data. The
         denominator is the public constant L, never |batch|.
+
         Raises BudgetSpent before any work when the certified cap is reached, or the data's lifetime
-        does not pay for it. Raises PrivacyError for a clip outside the plan's bounds or a sum whose
-        sensitivity is larger than promised (the charge stands).
+        does not pay for it.
+
+        Raises PrivacyError for a clip outside the plan's bounds or a sum whose sensitivity is
+        larger than promised (the charge stands).
         """
         self._charge(clip, 1)
         vector, scale = self._noisy(self.computed(query), clip, paper_dims)
@@ -154,12 +197,17 @@ class Releaser:
         """Take `steps.count` steps x ← advance(x, (query(x) + noise) / L) of local DP-SGD.
 
         They begin at `steps.start` (d,). Sealed is the last x (d,), or x - start with
-        `steps.delta`. Guarantee: as many releases as steps, each as `release` makes it on a fresh
-        Poisson batch, adaptively composed; x is post-processing of them and of the public start, as
-        long as `advance` sees nothing private. All are charged, durably, before the first is
-        computed: a crash may overstate, never understate. With noise_at = "server" the steps are
-        not noised and x - start is cut to norm `clip`. Raises BudgetSpent, before any work, unless
-        the budget pays for all steps; PrivacyError as `release`.
+        `steps.delta`.
+
+        Guarantee: as many releases as steps, each as `release` makes it on a fresh Poisson batch,
+        adaptively composed. x is post-processing of them and of the public start, as long as
+        `advance` sees nothing private. All are charged, durably, before the first is computed. So a
+        crash may overstate, never understate. With noise_at = "server" the steps are not noised and
+        x - start is cut to norm `clip`.
+
+        Raises BudgetSpent, before any work, unless the budget pays for all steps.
+
+        Raises PrivacyError as `release`.
         """
         params = self._begin_steps(steps)
         for _ in range(steps.count):
@@ -234,8 +282,6 @@ class Releaser:
 
         It is no more than the budget pays for; None: nothing is to be charged.
         """
-        if self.ledger.shared:
-            return None
         if self._left is None:
             pays = count
         else:
@@ -252,7 +298,9 @@ class Releaser:
             z = plan.noise_multiplier
         else:
             z = 0.0
-        return Charge(plan.charged_rate, z, plan.mechanism, self.random.secret)
+        secret = self.random.secret
+        purpose = self._purpose or "training"
+        return Charge(plan.charged_rate, z, plan.mechanism, secret, 1, purpose, self._side)
 
     def _charge(self, clip: float, count: int) -> None:
         plan = self.plan
@@ -269,6 +317,8 @@ class Releaser:
             cost.mechanism,
             secret=cost.secret,
             count=count,
+            purpose=self._purpose,
+            side=self._side,
         )
         if self._left is not None:
             self._left -= count
@@ -357,7 +407,9 @@ def release_steps_together(
     """Make the `release_steps` of several edges in one process, for the simulator.
 
     `query(which, params)` is the next sum of each task whose number is in `which`.
+
     Guarantee: for each edge that of `release_steps`. All is charged before `query` first runs.
+
     Raises as `release_steps`.
     """
     params = [

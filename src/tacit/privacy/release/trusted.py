@@ -46,9 +46,9 @@ class Trusted:
         The noise is N(0, (z·clip)²·I).
 
         Guarantee: (ε, δ)-DP for all the updates of one edge together, replaced by zero, in the life
-        of its lineage here, against all but this aggregator and whoever saw the update on its way.
-        The cut is made here, whatever the sender says.
-        Raises BudgetSpent, PrivacyError.
+        of its lineage here. It holds against all but this aggregator and those that saw the update
+        on its way. The cut is made here, and the sender has no influence on it. Raises BudgetSpent,
+        PrivacyError.
         """
         everything = torch.ones(1, dtype=torch.bool)
         return self._releaser(edge).release(

@@ -1,0 +1,1 @@
+"""Questions: all in one release."""

@@ -1,0 +1,1 @@
+"""Judging: counts of held-out rows, and figures of their sums."""

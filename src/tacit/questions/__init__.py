@@ -1,0 +1,1 @@
+"""Questions about rows: what is counted for each, and its answer."""
