@@ -14,7 +14,7 @@
     ├── WireError        6  bytes that are not a message; has a short `reason` for counters
     └── StoreLost        7  the store has lost messages that were receipted
 
-Every message is one line that a person can act on. The command line prints it and leaves with the
+Every message is one line that a person can act on. The command line prints it and exits with the
 exit code, so bad input never becomes a traceback. `assert` and all other exceptions mean a bug in
 tacit.
 """
@@ -25,7 +25,7 @@ from collections.abc import Sequence
 
 
 class TacitError(Exception):
-    """The base class of every deliberate error; `exit_code` is what the process leaves with."""
+    """The base class of every deliberate error. `exit_code` is the exit status of the process."""
 
     exit_code = 1
 
@@ -126,7 +126,7 @@ def other_format(written: int | str | None, reads: int | str) -> str:
     """Return what is wrong with a file of format `written` for a tacit that reads `reads`.
 
     It ends with what to do: a newer file needs a newer tacit, an older one is of tacit 0.1. Raises
-    ValueError where `written` is no number.
+    ValueError where `written`, which a stranger may have written, is no number.
 
     >>> other_format(1, 2)
     'has format 1, this tacit reads 2: tacit 0.2 reads what tacit 0.1 wrote (docs/upgrade.md)'
@@ -135,8 +135,12 @@ def other_format(written: int | str | None, reads: int | str) -> str:
     """
     if written is None:
         return f"has no format, this tacit reads {reads}: {OF_0_1}"
-    if int(written) > int(reads):
+    try:
+        newer = int(written) > int(reads)
+    except (OverflowError, TypeError) as error:  # infinity, a list
+        raise ValueError(f"has format {str(written)[:40]}, which is no number") from error
+    if newer:
         todo = "a newer one has written it"
     else:
         todo = OF_0_1
-    return f"has format {written}, this tacit reads {reads}: {todo}"
+    return f"has format {str(written)[:40]}, this tacit reads {reads}: {todo}"

@@ -7,6 +7,10 @@ reads as if it kept it.
 from __future__ import annotations
 
 import math
+from decimal import Decimal
+
+_LARGE = 20.0  # ε, whose odds are written as a power of ten
+_EVEN = 0.5  # a guess of somebody who knows nothing
 
 # A part of it: two ways to add up the same releases differ by less, and 4 is not to read as 4.001.
 _SAME = 1e-9
@@ -32,6 +36,44 @@ def epsilon(value: float) -> str:
         return "∞"
     digits = f"{_ceiling(value, min(_places(value, 4), 6)):.6f}"
     return digits.rstrip("0").rstrip(".")
+
+
+def odds(epsilon: float) -> str:
+    """Write e^ε, the most by which an ε makes an answer likelier, rounded up.
+
+    It has two digits, or three from 100 on. A large one is a power of ten. The page's `times`
+    (words.js) writes the same.
+    """
+    if math.isinf(epsilon):
+        return "∞"
+    if epsilon > _LARGE:
+        return f"10^{math.ceil(epsilon / math.log(10))}"
+    value = math.exp(epsilon)
+    places = math.floor(math.log10(value))
+    step = 10.0 ** (places - (1 if places < 2 else 2))
+    least = math.ceil(value / step) * step
+    if least < 100:
+        return f"{least:.2g}"
+    return f"{least:,.0f}"
+
+
+def guess(epsilon: float) -> str | None:
+    """Write how sure a guess that was even can become by an ε; no less than it is.
+
+    None stands for what is as good as certain.
+    """
+    surest = 100 * _EVEN / (_EVEN + (1 - _EVEN) * math.exp(-epsilon))
+    percent = _ceiling(surest, 1)
+    return None if percent >= 100 else f"{percent:g} %"
+
+
+def decimal(value: float) -> str:
+    """Write a number without an exponent, as 0.00001.
+
+    >>> decimal(1e-5)
+    '0.00001'
+    """
+    return f"{Decimal(repr(value)):f}"
 
 
 def beside(value: float, bound: float, digits: int = 3) -> str:

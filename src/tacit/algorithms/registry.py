@@ -6,6 +6,7 @@ from typing import Any
 
 from tacit.algorithms.base.algorithm import Algorithm
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.edge_judge import EdgeJudge
 from tacit.algorithms.base.labelled_records import LabelledRecords
 from tacit.algorithms.base.owner import EdgeFactory, Owner
 from tacit.algorithms.base.server import ServerRole
@@ -16,7 +17,7 @@ from tacit.config.algorithm_entries import HasSettings, built_in, is_own, own
 from tacit.config.definition import Definition
 from tacit.datasets import PrivateRows
 from tacit.models import Model
-from tacit.privacy.private_sum.choice import Ways
+from tacit.privacy.private_sum.choice import WAYS, Ways
 from tacit.privacy.release import Releaser
 
 
@@ -60,13 +61,15 @@ def edge(
     rows_alone: bool = True,
     kind: EdgeFactory | None = None,
     ways: Ways | None = None,
+    held_out: PrivateRows | None = None,
 ) -> EdgeRole:
     """Return the role of edge `name` of a run, which holds the rows `data`.
 
     `tacit edge`, the audit, the simulator and the golden runs all make their edges with it, so that
     none goes another way than the others unless it asks for one. rows_alone: as for `private_sum`,
     and False for an owner's setting and the simulator. kind, ways: instead of the algorithm's own,
-    for the audit's mutants. Raises ConfigError for a vertical run, which has no edges; PrivacyError
+    for the audit's mutants. held_out: the rows on which it judges models. Raises
+    ConfigError for a vertical run, which has no edges; PrivacyError
     as `private_sum`.
     """
     owner = Owner(name, data, model, releaser, device, rows_alone, kind, ways, definition.folder)
@@ -75,6 +78,10 @@ def edge(
         role = section.task(definition.privacy.noise_at).role(owner, definition.run.updates)
     else:
         role = algorithm(definition).edge(definition, owner)
+    if definition.judging is not None and held_out is not None:
+        most = releaser.plan.most_rows
+        way = (ways or WAYS).judged
+        role.judge = EdgeJudge(definition.judging, held_out, most, model, releaser, device, way)
     if definition.plans.own_rows is not None:
         role.run_rate = definition.terms.sampling_rate
     return role

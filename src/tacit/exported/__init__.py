@@ -7,11 +7,13 @@
 ...     return [one.value for one in exported.predict(model, "table", Path(table))]
 """
 
-from tacit.exported.model_folder import Exported, export, is_exported, option_of_rows, read
+from tacit.exported.flattening import flatten
+from tacit.exported.model_folder import Exported, export, is_exported, option_of_rows, read, run_of
 from tacit.exported.predictions import (
     RowPrediction,
     RowsKind,
     column_of,
+    explaining,
     fixed_form,
     gives_words,
     predict,
@@ -23,12 +25,15 @@ __all__ = [
     "RowPrediction",
     "RowsKind",
     "column_of",
+    "explaining",
     "export",
     "fixed_form",
+    "flatten",
     "gives_words",
     "is_exported",
     "option_of_rows",
     "predict",
     "read",
+    "run_of",
     "strangers",
 ]

@@ -5,8 +5,6 @@ After Mitchell et al., Model Cards for Model Reporting (doi:10.1145/3287560.3287
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,12 +16,14 @@ from tacit.config import RunFile
 from tacit.config.own_table import TableData
 from tacit.datasets.target import Target
 from tacit.exported import construction
+from tacit.exported.judged_rows import JudgedWords
+from tacit.exported.markdown import marked
 from tacit.exported.onnx_file import ONNX
 from tacit.exported.stored import StoredCalibration, StoredConstant
 from tacit.exported.trust import entries
 from tacit.graphs.graph_facts import GraphFacts, layer_cells, shape_words
 from tacit.models import Model
-from tacit.shown import as_json, printable
+from tacit.shown import as_json
 
 PICTURE = "network.svg"
 OF_PRIVACY = ("guarantee", "unit", "adjacency", "noise_at", "trusted", "delta", "epsilon")
@@ -50,17 +50,17 @@ Rows become numbers as `model.json` says under `data`. The command needs
 |---|---|
 | learns | {learns} |
 | from | {rows} |
-| network | {model}, {parameters:,} parameters |
+{learnt}| network | {model}, {parameters:,} parameters |
 | trained by | {algorithm}, {applied} updates |
 | on the public test set | {measured} |
-{files}
+{judged}{files}
 These are what `sha256sum` says of the files here. In the run's results the weights have the
 SHA-256 `{digest}`.
 
 {network_layers}Nothing is said here of groups of people that the test set does not show apart, \
 nor of data from elsewhere.
 
-## What it tells of the people it learnt from
+{drives}## What it tells of the people it learnt from
 
 {privacy}
 
@@ -95,7 +95,7 @@ _PRIVATE = """\
 | whose privacy | {whose} |
 | ε | {spent}, at the edge that spent most |
 | δ | {delta:g} |
-| who is trusted | {trusted} |{apart}
+{judging}| who is trusted | {trusted} |{apart}
 
 In words: somebody has this model, or saw every update, and wonders whether one {unit} was in the
 training data. No answer gets more likely than e^ε = {odds} times what it was without that
@@ -121,11 +121,12 @@ def text(
     summary: dict[str, Any],
     files: Mapping[str, str],
     layers: GraphFacts | None,
+    drives: str = "",
 ) -> str:
     """Return the card, as Markdown.
 
     folder: what it will lie in; summary: the run's summary.json. files: beside it, by their names,
-    with their SHA-256. layers: of a graph.
+    with their SHA-256. layers: of a graph. drives: sections on the functions of an additive model.
     """
     target = run.source.target
     return _CARD.format(
@@ -137,8 +138,9 @@ def text(
         network=construction.lines(run, model).replace("\n", "\n    "),
         command_needs=_command_needs(run),
         lines_need="tacit" if run.model.entry is None else "torch safetensors",
-        learns=_marked(target.words),
+        learns=marked(target.words),
         rows=f"{run.data.kind} data, {list(run.source.shape[0])} numbers a row",
+        learnt=_learnt(run, summary["privacy"]),
         model=run.model.entry or run.model.file or run.model.name,
         parameters=model.size,
         algorithm=run.algorithm.name,
@@ -148,11 +150,25 @@ def text(
         digest=summary["model_sha256"],
         files="".join(f"| {_shown(name)} | `{digest}` |\n" for name, digest in files.items()),
         agreed=_AGREED if "code" in run.stated() else "",
-        privacy=_privacy(summary["privacy"]),
+        privacy=_privacy(summary["privacy"], summary.get("judged_words")),
+        judged=_judged(summary.get("judged_words")),
         network_layers="" if layers is None else _layers(layers),
+        drives=drives,
         served=_served(model, target) if ONNX in files else "",
         definition=as_json(run.stated(), indent=1).replace("\n", "\n    "),
     )
+
+
+def _learnt(run: RunFile, privacy: dict[str, Any]) -> str:
+    """Return the row about answers that columns and bounds come of; "": of no answers."""
+    data = run.data
+    if not isinstance(data, TableData) or data.learnt is None:
+        return ""
+    joint = ""
+    if privacy.get("counts"):
+        joint = "; the ε below counts these answers, too, where the same ledger paid for both"
+    digest = data.learnt.answers
+    return f"| learnt before | {marked(data.learnt.words)}{joint}. SHA-256 of them: `{digest}` |\n"
 
 
 def _command_needs(run: RunFile) -> str:
@@ -170,7 +186,7 @@ def options(run: RunFile) -> str:
 
 def _layers(facts: GraphFacts) -> str:
     heading, *rows = layer_cells(facts)
-    lines = [heading, ("---",) * len(heading), *(tuple(map(_marked, row)) for row in rows)]
+    lines = [heading, ("---",) * len(heading), *(tuple(map(marked, row)) for row in rows)]
     return _LAYERS.format(
         picture=PICTURE,
         example=facts.example,
@@ -201,16 +217,10 @@ _ANSWERS = {
     "counts": "the expected count",
     "event": "the probability of the event by each cut",
 }
-_MARKDOWN = re.compile(r"([\\`*_{}\[\]<>|#!&])")
-
-
-def _marked(words: str) -> str:
-    """Return words with the names of a file as text: no Markdown, no HTML."""
-    return _MARKDOWN.sub(r"\\\1", printable(words))
 
 
 def _shown(name: str) -> str:
-    return f"{_marked(name)}, SHA-256"
+    return f"{marked(name)}, SHA-256"
 
 
 _OPTIONS = {
@@ -222,12 +232,9 @@ _OPTIONS = {
 }
 
 
-_LARGE = 20.0  # ε
-
-
 def _measured(metrics: dict[str, float | None]) -> str:
     measured = [
-        f"{_marked(name)} {value:.4g}" for name, value in metrics.items() if value is not None
+        f"{marked(name)} {value:.4g}" for name, value in metrics.items() if value is not None
     ]
     return ", ".join(measured) or "nothing was measured"
 
@@ -245,7 +252,17 @@ def _beside_constant(calibration: StoredCalibration | None, constant: StoredCons
     )
 
 
-def _privacy(privacy: dict[str, Any]) -> str:
+def _judged(words: JudgedWords | None) -> str:
+    """Return the rows about looks at rows that edges held out; "": there was none."""
+    if words is None:
+        return ""
+    rows = f"| judged at the edges | {marked(words.figures)} |\n"
+    if words.chosen is not None:
+        rows += f"| chosen by | {marked(words.chosen)} |\n"
+    return rows
+
+
+def _privacy(privacy: dict[str, Any], judged: JudgedWords | None) -> str:
     if privacy["epsilon"] is None or "simulated" in privacy:
         return _NOT_PRIVATE.format(guarantee=privacy["guarantee"])
     words = {key: privacy[key] for key in OF_PRIVACY}
@@ -256,8 +273,9 @@ def _privacy(privacy: dict[str, Any]) -> str:
         else f"all rows of one {unit} together"
     )
     words["apart"] = _apart(privacy.get("apart_from", 0))
+    words["judging"] = "" if judged is None else f"| ε of judging | {judged.cost} |\n"
     spent = privacy["epsilon"]
-    return _PRIVATE.format(**words, spent=rounding.epsilon(spent), odds=_odds(spent))
+    return _PRIVATE.format(**words, spent=rounding.epsilon(spent), odds=rounding.odds(spent))
 
 
 def _apart(ledgers: int) -> str:
@@ -268,15 +286,3 @@ def _apart(ledgers: int) -> str:
     if not ledgers:
         return ""
     return _APART.format(count="one other ledger" if ledgers == 1 else f"{ledgers} other ledgers")
-
-
-def _odds(epsilon: float) -> str:
-    """Return e^ε with two digits, where it is large as a power of ten; no less than it is."""
-    if epsilon > _LARGE:
-        return f"10^{math.ceil(epsilon / math.log(10))}"
-    odds = math.exp(epsilon)
-    step = 10.0 ** (math.floor(math.log10(odds)) - 1)
-    least = math.ceil(odds / step) * step
-    if least < 100:
-        return f"{least:.2g}"
-    return f"{least:,.0f}"

@@ -1,11 +1,15 @@
 """A trained model as one folder, to be used or handed on without tacit's run.
 
-model.safetensors   what the network's own module loads by `load_state_dict`
-model.json          format, run definition (no names of files), SHA-256 of all else, results
-code/               a user's own module, and what reads the rows, where they are own code
-README.md           the model card
-network.svg         of a graph, as an own module is one: its layers
-model.onnx          with --onnx: for other servers
+    model.safetensors   what the network's own module loads by `load_state_dict`
+    model.json          format, run definition (no names of files), SHA-256 of all else, results
+    code/               a user's own module, and what reads the rows, where they are own code
+    README.md           the model card
+    network.svg         of a graph, as an own module is one: its layers
+    bins.csv            of an additive model: what each bin of a column adds
+    functions.svg       of an additive model: the functions of its columns
+    model.onnx          with --onnx: for other servers
+
+model.json names every other file by its SHA-256, so a changed file is refused.
 """
 
 from __future__ import annotations
@@ -25,13 +29,24 @@ from torch import Tensor
 
 from tacit.config import RunFile, one_line
 from tacit.errors import ConfigError, DataError
-from tacit.exported import model_card, stored
+from tacit.exported import functions_card, model_card, stored
+from tacit.exported.additive_files import files_of_functions
+from tacit.exported.column_functions import ColumnFunctions, stored_figures
+from tacit.exported.judged_rows import JudgedWords
 from tacit.exported.onnx_file import ONNX, onnx_file
-from tacit.exported.stored import Facts, StoredDefinition, StoredModel, StoredSummary, document
+from tacit.exported.stored import (
+    Facts,
+    StoredDefinition,
+    StoredFunctions,
+    StoredModel,
+    StoredSummary,
+    document,
+)
 from tacit.exported.trust import entries, refuse_code
 from tacit.graphs.graph_facts import GraphFacts, facts_of_checked
 from tacit.graphs.graph_picture import picture
 from tacit.models import Model
+from tacit.models.additive import AdditiveModel
 from tacit.models.graph.graph_model import GraphModel
 from tacit.shown import as_json
 from tacit.user_code import entry_files
@@ -40,6 +55,7 @@ FORMAT = 1
 WEIGHTS = "model.safetensors"
 FACTS = "model.json"
 CODE = "code"
+FUNCTIONS = "functions.json"  # of a run's results
 OFFERED = "offer"  # of results from a federation: what its members were offered, a network among it
 CARD = "README.md"
 
@@ -62,29 +78,23 @@ def export(
     *,
     with_onnx: bool = False,
 ) -> list[Path]:
-    """Write the model of the run whose results are in `results` to `folder`; returns its files.
+    """Write the model of the run whose results are in `results` to `folder`. Returns its files.
 
-    code: the folder of own code; None: the run file's, else `results` itself, else `results`/offer,
-    which has what a federation's members were offered. which: "last", or what lies beside it,
-    "averaged" or "best". with_onnx: as an ONNX file, too.
+    code: the folder of own code. None is the run file's, else `results` itself, else
+    `results`/offer, which has what a federation's members were offered. which: "last", or what lies
+    beside it, "averaged" or "best". with_onnx: as an ONNX file, too.
 
     Raises ConfigError (is there already, other code than was trained), DataError (no such run).
     """
     summary_file = results / "summary.json"
-    of_the_run = results / "definition.json"
     content = document(summary_file)
-    definition = stored.as_kind(StoredDefinition, document(of_the_run), of_the_run)
     summary = stored.as_kind(StoredSummary, content, summary_file)
     if folder.exists():
         raise ConfigError(
             f"{folder}: is there already, and nothing is overwritten; name another folder, or move "
             "that one away"
         )
-    if code is None:
-        places = [Path(definition.folder), results, results / OFFERED]
-    else:
-        places = [code]
-    run = _with_its_code(definition.run, places, summary.run_file_sha256, of_the_run)
+    run = run_of(results, code)
     if run.algorithm.worker == "party":
         raise ConfigError(
             f"{results}: a vertical run's model is in parts that stay where they are; use "
@@ -99,17 +109,35 @@ def export(
         "metrics": chosen.metrics,
         "calibration": chosen.calibration,
         "constant": summary.constant,
+        "judged_words": JudgedWords.of(summary, which),
     }
+    functions = _functions(results, run, model, params, of_the_last=which == "last")
     draft = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(draft, ignore_errors=True)
     try:
-        _write(draft, run, model, params, content, with_onnx=with_onnx)
+        _write(draft, run, model, params, functions, content, with_onnx=with_onnx)
         draft.rename(folder)
     except OSError as error:
         raise ConfigError(f"{folder}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def run_of(results: Path, code: Path | None = None) -> RunFile:
+    """Return the run whose results are in `results`, with its own code. code: as for `export`.
+
+    Raises as `export`.
+    """
+    of_the_run = results / "definition.json"
+    definition = stored.as_kind(StoredDefinition, document(of_the_run), of_the_run)
+    summary_file = results / "summary.json"
+    summary = stored.as_kind(StoredSummary, document(summary_file), summary_file)
+    if code is None:
+        places = [Path(definition.folder), results, results / OFFERED]
+    else:
+        places = [code]
+    return _with_its_code(definition.run, places, summary.run_file_sha256, of_the_run)
 
 
 def _chosen(summary: StoredSummary, which: str, path: Path) -> StoredModel:
@@ -124,7 +152,8 @@ def _chosen(summary: StoredSummary, which: str, path: Path) -> StoredModel:
     if which not in models:
         raise ConfigError(
             f"--which {which}: {path} has {', '.join(models)}; a run has a best model with "
-            'run.stop = "no better", and an averaged one with run.average'
+            'run.stop = "no better" or evaluation.at = "edges", and an averaged one with '
+            "run.average"
         )
     return models[which]
 
@@ -184,6 +213,7 @@ def _write(
     run: RunFile,
     model: Model,
     params: Tensor,
+    functions: ColumnFunctions | None,
     summary: dict[str, Any],
     *,
     with_onnx: bool,
@@ -199,6 +229,8 @@ def _write(
         digests[f"{CODE}/{name}"] = hashlib.sha256(place.read_bytes()).hexdigest()
     layers = _layers(run, model)
     more = {} if layers is None else {model_card.PICTURE: picture(layers).encode()}
+    if functions is not None:
+        more |= files_of_functions(functions)
     if with_onnx:
         more[ONNX] = onnx_file(model, params, run.source.target)
     for file, content in more.items():
@@ -214,9 +246,26 @@ def _write(
         "privacy": {key: summary["privacy"][key] for key in model_card.OF_PRIVACY},
         "tacit_version": summary["tacit_version"],
     }
+    if functions is not None:
+        facts["functions"] = functions.document()
     (folder / FACTS).write_text(as_json(facts) + "\n", encoding="utf-8")
-    card = model_card.text(folder, run, model, summary, digests, layers)
+    drives = "" if functions is None else functions_card.sections(functions, [])
+    card = model_card.text(folder, run, model, summary, digests, layers, drives)
     (folder / CARD).write_text(card, encoding="utf-8")
+
+
+def _functions(
+    results: Path, run: RunFile, model: Model, params: Tensor, *, of_the_last: bool
+) -> ColumnFunctions | None:
+    """Return the functions of an additive model; None: of another. The noise is of the last one."""
+    if not isinstance(model, AdditiveModel):
+        return None
+    figures = None
+    path = results / FUNCTIONS
+    if of_the_last and path.is_file():
+        read_back = stored.as_kind(StoredFunctions, document(path), path)
+        figures = stored_figures(model, read_back)
+    return ColumnFunctions(model, params, run.source.target, figures)
 
 
 def _layers(run: RunFile, model: Model) -> GraphFacts | None:

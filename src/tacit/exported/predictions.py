@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -24,7 +24,10 @@ from tacit.datasets.own.featured import plain
 from tacit.datasets.own.rows import Reader, RowError
 from tacit.datasets.source import Benchmark
 from tacit.errors import ConfigError, DataError
+from tacit.exported.column_functions import ColumnFunctions
+from tacit.exported.linear_terms import linear_terms
 from tacit.exported.model_folder import Exported
+from tacit.models.additive import AdditiveModel
 
 RowsKind = Literal["table", "images", "arrays", "python"]
 _BATCH = 1024
@@ -38,24 +41,43 @@ class RowPrediction:
     row: its number, from 1, or its file. value: the class, the labels that are more likely than
     not, or the number in the unit of the training file. Of tokens the most likely next one at each
     place, as numbers. probabilities: of each of the target's `shares`. words: of the tokens of a
-    text, up to its end; None of another target.
+    text, up to its end; None of another target. reasons: what each column of an additive or a
+    linear model adds, where it was asked for.
     """
 
     row: str
     value: str | float
     probabilities: dict[str, float]
     words: str | None = None
+    reasons: dict[str, float] | None = None
 
 
-_Answer = tuple[str | float, dict[str, float], str | None]  # value, probabilities, words
+_Reasons = dict[str, float] | None
+# value, probabilities, words, reasons
+_Answer = tuple[str | float, dict[str, float], str | None, _Reasons]
 Unread = Callable[[str, RowError], None]
 
 
+class _Terms(Protocol):
+    """What a model sums up for a row. names: of its parts."""
+
+    @property
+    def names(self) -> list[str]: ...
+
+    def reasons(self, x: Tensor) -> list[dict[str, float]]: ...
+
+
 def predict(
-    model: Exported, kind: RowsKind, path: Path, unread: Unread | None = None
+    model: Exported,
+    kind: RowsKind,
+    path: Path,
+    unread: Unread | None = None,
+    *,
+    explain: bool = False,
 ) -> Iterator[RowPrediction]:
     """Yield the model's prediction for every row at `path`.
 
+    explain: with what each column adds; raises ConfigError for a model that is no sum over columns.
     unread: is told the name of a picture that cannot be read, and why. The others are predicted.
     Without it, such a picture raises DataError. So does a place without a row, and a row for which
     the model's outputs are not finite: they speak for no class. Raises ConfigError, too.
@@ -64,10 +86,11 @@ def predict(
     reader = _reader(model.run, kind)
     option = f"--{_OPTION[kind]} {path}"
     count = 0
-    for name, answer in _answered(model, reader, path, unread):
+    terms = _terms(model) if explain else None
+    for name, answer in _answered(model, reader, path, unread, terms):
         count += 1
         row = name or str(count)
-        value, probabilities, _ = answer
+        value, probabilities, *_ = answer
         numbers = probabilities.values() if isinstance(value, str) else [value]
         if not all(map(math.isfinite, numbers)):
             raise DataError(
@@ -83,6 +106,23 @@ def predict(
         else:
             what = "has no pictures"
         raise DataError(f"{option}: {what}")
+
+
+def _terms(model: Exported) -> _Terms:
+    if isinstance(model.model, AdditiveModel):
+        return ColumnFunctions(model.model, model.params, model.run.source.target)
+    terms = linear_terms(model.run, model.model, model.params)
+    if terms is None:
+        raise ConfigError(
+            f"--explain: model.name={model.model.name}, of such rows, is no sum over columns; "
+            'train a table of classes or a number with algorithm.name = "ebm"'
+        )
+    return terms
+
+
+def explaining(model: Exported) -> list[str]:
+    """Return the names of what `RowPrediction.reasons` has. Raises ConfigError as `predict`."""
+    return _terms(model).names
 
 
 def strangers(model: Exported, kind: RowsKind, path: Path) -> Iterator[str]:
@@ -168,7 +208,7 @@ def _of_benchmark(run: RunFile, kind: RowsKind) -> Reader:
 
 
 def _answered(
-    model: Exported, reader: Reader, path: Path, unread: Unread | None
+    model: Exported, reader: Reader, path: Path, unread: Unread | None, terms: _Terms | None
 ) -> Iterator[tuple[str, _Answer]]:
     """Yield the name of each row, "" where it has none, and the model's answer to it."""
     pictures = _pictures(reader, path)
@@ -177,13 +217,17 @@ def _answered(
     else:
         blocks = _blocks(reader, path, [name for name, _ in pictures])
     for names, block in blocks:
-        answers = list(_answers(model, _prepared(model.run, block)))
+        x = _prepared(model.run, block)
+        answers = list(_answers(model, x))
+        reasons: Iterable[_Reasons] = repeat(None, len(answers))
+        if terms is not None:
+            reasons = terms.reasons(x)
         words: Iterator[str | None] = repeat(None, len(answers))
         if gives_words(model):
             tokens = [[int(number) for number in str(value).split()] for value, _ in answers]
             words = plain(reader).words(block.numpy(), tokens)  # type: ignore[attr-defined]
-        for name, answer, text in zip(names, answers, words, strict=True):
-            yield name, (*answer, text)
+        for name, answer, text, why in zip(names, answers, words, reasons, strict=True):
+            yield name, (*answer, text, why)
 
 
 def _pictures(reader: Reader, path: Path) -> list[tuple[str, Path]]:

@@ -1,4 +1,4 @@
-"""The files of a model's folder, read strictly: whoever wrote them, what is wrong is one line.
+"""The files of a model's folder, read strictly: every fault, by any author, is one line.
 
 Nothing is taken as it comes: JSON has a schema and a depth, weights have the names, shapes and
 types of the model's parameters, and finite numbers. All are DataError.
@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import safetensors.torch
 import torch
@@ -28,12 +28,45 @@ _DEEPEST = 64  # JSON within JSON; run definitions have 5
 _HEADER = 1 << 20  # bytes of a weights file beside its numbers
 
 MetricValues = dict[str, float | None]
+_Finite = Annotated[float, Field(allow_inf_nan=False)]
+_Positive = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Document(BaseModel):
     """A JSON file of ours. What it has besides is not read."""
 
     model_config = ConfigDict(strict=True, frozen=True)
+
+
+class StoredPlace(Document):
+    """What is known of a bin: what it adds, its noisy rows, the noise's deviation."""
+
+    added: list[_Finite]
+    rows: _Positive | None = None
+    deviation: _Positive | None = None
+
+
+class StoredTerm(Document):
+    """A term, of one column or of several together."""
+
+    columns: list[str]
+    bins: list[StoredPlace]
+
+
+class StoredFunctions(Document):
+    """All terms, in the order of the model's bins, and the intercept."""
+
+    outputs: list[str]
+    terms: list[StoredTerm]
+    intercept: StoredPlace
+
+
+class StoredFlattening(Document):
+    """A change by hand: bins of a column, by their numbers from 0, and what they were set to."""
+
+    column: str
+    bins: list[int]
+    to: Literal["zero", "neighbours"]
 
 
 class Facts(Document):
@@ -46,6 +79,8 @@ class Facts(Document):
     metrics: MetricValues
     privacy: dict[str, Any]
     tacit_version: str
+    functions: StoredFunctions | None = None
+    flattened: list[StoredFlattening] = []
 
 
 class StoredDefinition(Document):
@@ -78,13 +113,49 @@ class StoredConstant(Document):
     brier: float | None = None
 
 
+class StoredNoisy(Document):
+    """A noisy figure, and the interval that holds the exact one with 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+
+class StoredLook(Document):
+    """A look at rows that edges hold out. No metric: the noise hides them all."""
+
+    look: int
+    looks: int
+    version: int
+    edges: int
+    of: int
+    metrics: dict[str, StoredNoisy]
+    beyond_constant: StoredNoisy | None = None
+    epsilon: float
+    held_out: float
+
+
+class StoredSides(Document):
+    """The largest ε of rows trained on, and of rows held out; None: it is not bounded."""
+
+    trained: float | None = Field(alias="training")
+    judged: float | None = Field(alias="held_out")
+
+
+class StoredPrivacy(TotalPrivacy):
+    """A run's guarantee. sides: where its edges have judged."""
+
+    sides: StoredSides | None = None
+
+
 class StoredModel(Document):
-    """A model that a run's results have beside the last one."""
+    """A model that a run's results have beside the last one. look: by which it was chosen."""
 
     file: Annotated[str, Field(pattern=r"^[a-z]+\.safetensors$")]
     model_sha256: Sha256
     metrics: MetricValues = {}
     calibration: StoredCalibration | None = None
+    look: int | None = None
 
 
 class StoredSummary(Document):
@@ -93,11 +164,12 @@ class StoredSummary(Document):
     run_file_sha256: Sha256
     model_sha256: Sha256
     metrics: MetricValues
-    privacy: TotalPrivacy
+    privacy: StoredPrivacy
     tacit_version: str
     edges: int
     applied: int
     models: dict[str, StoredModel] = {}
+    looks: list[StoredLook] = []
     calibration: StoredCalibration | None = None
     constant: StoredConstant | None = None
 

@@ -12,6 +12,10 @@ from torch import Tensor
 
 from tacit.errors import FROM_OWN_CODE
 
+ACROSS_ROWS = (
+    "an example's output depends on the other examples of its batch, or on chance; use layers that "
+    "look at one example"
+)
 OTHER_STEPS = "takes other steps for other numbers (an if, item()); use torch.where"
 _FACTORS = (-1.0, 100.0, -100.0, 0.0)  # of rows, to find what numbers in [0, 1) do not show
 

@@ -39,6 +39,7 @@ from tacit.graphs.graph_file import (
     LossPart,
     Node,
     Of,
+    check_patterns,
     is_trainable,
 )
 from tacit.graphs.node_arguments import DTYPES, encoded
@@ -54,6 +55,17 @@ _NOT_OWN = (str(Path(torch.__file__).parent), str(Path(__file__).parent))
 # It looks at a type that the graph has fixed, and gives nothing.
 _DROPPED = "_assert_tensor_metadata.default"
 _NUMBER_ASKED = "asks for a number of a row (item(), if, while); use torch.where"
+# What torch says of the most common mistakes, and what to do.
+_IN_WORDS = {
+    "Expected more than 1 value per channel": "batch normalization looks across examples; use "
+    "GroupNorm or LayerNorm, or eval mode",
+    "argument #1 'indices'": "an embedding takes whole numbers; freeze it with --integers N",
+    "missing a required argument": "forward takes one tensor, the example; make all else from it, "
+    "as a mask by x == 0",
+    ".numpy() is not supported": "numpy does not work on an example; write it in torch",
+    "must be tuple of ints,but got FakeTensor": "gives a size by numbers, as pack_padded_sequence "
+    "does; use a mask over a fixed length",
+}
 _Loss = Callable[[Tensor, Tensor], Tensor]  # (output of one example, its y) -> ()
 _ASKS = ("data-dependent", "DataDependent", "GuardOn")  # of torch.export
 
@@ -90,6 +102,7 @@ def freeze(
     """
     x = torch.zeros((1, *example.shape), dtype=DTYPES[example.dtype])
     network = _Frozen.of(where, module, (EXAMPLE,), (x,))
+    check_patterns(where, (name for name, _ in module.named_parameters()), trainable)
     trained = {
         name
         for name, parameter in module.named_parameters()
@@ -192,6 +205,9 @@ def _in_words(error: BaseException) -> str:
     text = str(error)
     if any(word in f"{type(error).__name__} {text}" for word in _ASKS):
         return _NUMBER_ASKED
+    for what, words in _IN_WORDS.items():
+        if what in text:
+            return words
     return f"{type(error).__name__}: {(text.splitlines() or [''])[0][:200]}"
 
 

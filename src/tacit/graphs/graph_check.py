@@ -4,12 +4,14 @@ Every node is tried on torch's meta device, which has shapes and no numbers, so 
 allocated. What fits is then run once, on zeros: some operations take constants there that they do
 not take with numbers. Guarantee for a graph that passes: every operation is of the closed list.
 Every shape is fixed. No index leaves what it is an index of. No node has more numbers than the
-bounds below allow. So a row takes the same steps as every other row, and none raises.
+bounds below allow. So a row takes the same steps as every other row, and none raises. No value is
+written to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,13 +22,15 @@ from torch import Tensor
 from tacit.errors import ConfigError
 from tacit.graphs.graph_file import EXAMPLE, OUTPUT, TARGET, Example, GraphFile, Node, Of
 from tacit.graphs.interpreter import GraphStep, Program
+from tacit.graphs.layer_shapes import misfit
 from tacit.graphs.node_arguments import DTYPES, bound, refusal
 from tacit.graphs.operations import ITEM, OPERATIONS, Operation, instead
 from tacit.graphs.products import multiply_adds
 from tacit.graphs.whole_numbers import Interval, bounds_of, hull
 
 MOST_NUMBERS = 1 << 28  # of one node's result
-MOST_HELD = 1 << 30  # of all results of a row together
+MOST_HELD = 1 << 31  # bytes of all results of a row together
+MOST_READ = 1 << 32  # numbers that the nodes of a row read and give together
 MOST_MULTIPLY_ADDS = 1 << 38  # of a row
 _WHOLE = (torch.int64, torch.int32)
 # What torch raises on the meta device, for shapes and constants.
@@ -43,6 +47,19 @@ def renamed(where: str) -> Iterator[None]:
         yield
     except ConfigError as error:
         raise ConfigError(f"{where}: {str(error).removeprefix('model.file: ')}") from error
+
+
+@contextmanager
+def refusing() -> Iterator[None]:
+    """Raise ConfigError for what torch raises within the block, in one line."""
+    try:
+        yield
+    except _RAISED as error:
+        raise ConfigError(f"model.file: does not fit: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +88,41 @@ class CheckedGraph:
 
 def checked(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> CheckedGraph:
     """Return the graph, ready to run, as `sketched` does, once it has been run on zeros."""
-    return run_on_zeros(sketched(graph, values, target), values, target)
+    with refusing():
+        return run_on_zeros(sketched(graph, values, target), values, target)
 
 
 def run_on_zeros(
     network: CheckedGraph, values: Mapping[str, Tensor], target: Tensor
 ) -> CheckedGraph:
-    """Return the graph itself. Raises ConfigError where it fails on an example of zeros."""
+    """Return the graph itself.
+
+    Raises ConfigError where it fails on an example of zeros, or writes to a weight or the example.
+    """
     example = network.graph.example
     x = torch.zeros((1, *example.shape), dtype=DTYPES[example.dtype])
+    before = _checksums({**values, EXAMPLE: x})
     try:
         with torch.no_grad():
             output = network.network.run(values, x)
             if network.loss is not None:
                 network.loss.run({}, output[0], target[0])
     except _RAISED as error:
-        lines = str(error).splitlines() or [type(error).__name__]
-        raise ConfigError(f"model.file: fails on an example of zeros: {lines[0][:200]}") from error
+        why = _first_line(error)
+        raise ConfigError(f"model.file: fails on an example of zeros: {why}") from error
+    after = _checksums({**values, EXAMPLE: x})
+    if written := [name for name, checksum in before.items() if after[name] != checksum]:
+        raise ConfigError(
+            f"model.file: writes to {written[0]}, so a row would tell of the rows before"
+        )
     return network
+
+
+def _checksums(values: Mapping[str, Tensor]) -> dict[str, int]:
+    return {
+        name: zlib.crc32(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        for name, value in values.items()
+    }
 
 
 def sketched(graph: GraphFile, values: Mapping[str, Tensor], target: Tensor) -> CheckedGraph:
@@ -156,6 +190,8 @@ def _check_weight(
 def _bounds(value: Tensor) -> Interval | None:
     if value.dtype not in _WHOLE or not value.numel():
         return None
+    if not any(value.stride()):  # one number that stands everywhere
+        value = value[(0,) * value.dim()]
     return Interval(int(value.min()), int(value.max()))
 
 
@@ -167,7 +203,8 @@ class NodeTrial:
         self._limits: dict[str, Interval | None] = {}
         self._steps: list[GraphStep] = []
         self.sizes: dict[str, NodeSize] = {}
-        self.numbers = 0
+        self.held = 0  # bytes
+        self.read = 0  # numbers
         self.multiply_adds = 0
 
     def known(self, name: str, value: Any, limits: Interval | None) -> None:
@@ -207,12 +244,13 @@ class NodeTrial:
         stated = bound(node, operation)
         self._check(node, operation, stated)
         arguments = {name: self._filled(node, value) for name, value in stated.items()}
+        if why := misfit(node.op, arguments):
+            raise refusal(node, why)
         made = {each.name for each in operation.arguments if each.name == "device"}
         try:
             result = operation.call(**arguments, **dict.fromkeys(made, torch.device("meta")))
         except _RAISED as error:
-            lines = str(error).splitlines() or [type(error).__name__]
-            raise refusal(node, f"does not fit: {lines[0][:200]}") from error
+            raise refusal(node, f"does not fit: {_first_line(error)}") from error
         self._count(node, operation, arguments, result)
         limits = None
         if isinstance(result, Tensor) and result.dtype in _WHOLE:
@@ -237,30 +275,15 @@ class NodeTrial:
     def _check(self, node: Node, operation: Operation, stated: Mapping[str, Any]) -> None:
         if operation.condition is not None and (why := operation.condition(stated)):
             raise refusal(node, why)
-        if operation.floats_only:
-            for value in stated.values():
-                if isinstance(value, Of) and self.value(value.of).dtype in _WHOLE:
-                    raise refusal(node, "may raise for whole numbers; use floats")
+        values = (self._filled(node, value) for value in stated.values())
+        floats = {value.is_floating_point() for value in values if isinstance(value, Tensor)}
+        if operation.floats_only and False in floats:
+            raise refusal(node, "may raise for whole numbers; use floats")
+        rounds_down = stated.get("rounding_mode") == "floor"
+        if True in floats and (operation.whole_only or rounds_down):
+            raise refusal(node, instead("floor_divide" if rounds_down else node.op))
         if operation.index is not None:
             self._check_places(node, operation, operation.index, stated)
-        if "num_layers" in stated:
-            self._check_states(node, stated)
-
-    def _check_states(self, node: Node, stated: Mapping[str, Any]) -> None:
-        """Refuse a recurrent layer whose states are not of its layers: torch reads past them."""
-        states = stated["hx"] if isinstance(stated["hx"], list) else [stated["hx"]]
-        shapes = [self._shape(node, state) for state in states]
-        rows = stated["num_layers"] * (2 if stated.get("bidirectional") else 1)
-        if any(len(shape) != 3 or shape[0] != rows for shape in shapes):
-            raise refusal(node, f"has states of another shape than ({rows}, 1, width)")
-        weights = [self._shape(node, weight) for weight in stated["params"]]
-        if len(self._shape(node, stated["input"])) != 3 or not all(map(len, weights)):
-            raise refusal(node, "does not fit: its input has three dimensions, its weights some")
-
-    def _shape(self, node: Node, value: Any) -> torch.Size:
-        if not isinstance(value, Of):
-            raise refusal(node, "has a number where a tensor is needed")
-        return self.value(value.of).shape
 
     def _check_places(
         self, node: Node, operation: Operation, index: tuple[str, str], stated: Mapping[str, Any]
@@ -275,26 +298,31 @@ class NodeTrial:
         elif index[0] == "target":
             several = [(1 if len(size) > 1 else 0, places)]
         else:
-            dim = stated.get("dim", 0)
-            several = [(dim, places)]
+            several = [(stated.get("dim", 0), places)]
+        ignored = _ignored(operation, stated)
         for dim, place in several:
             if place is None:
                 continue
             if not -len(size) <= dim < len(size):
                 raise refusal(node, f"has no dimension {dim}")
-            limits = self._limits.get(place.of)
-            if self.value(place.of).dtype not in _WHOLE:
-                raise refusal(node, "has a mask as an index, which gives a size by numbers")
             negative = size[dim] if isinstance(places, list) else 0
-            ignored = _ignored(operation, stated)
-            if place.of == TARGET and limits is not None and limits.low == ignored:
-                limits = limits._replace(low=0)  # between the two is no target
-            if limits is None or limits.low < -negative or limits.high >= size[dim]:
-                raise refusal(
-                    node,
-                    f"could have an index outside of 0 to {size[dim] - 1}; clamp it first"
-                    + ("" if limits is None else f" (it is {limits.low} to {limits.high})"),
-                )
+            self._check_place(node, place, range(-negative, size[dim]), ignored)
+
+    def _check_place(self, node: Node, place: Any, inside: range, ignored: int | None) -> None:
+        """Refuse places that could lie outside; ignored: a target that a loss leaves out."""
+        if not isinstance(place, Of):
+            raise refusal(node, "has a number where a tensor is needed")
+        if self.value(place.of).dtype not in _WHOLE:
+            raise refusal(node, "has a mask as an index, which gives a size by numbers")
+        limits = self._limits.get(place.of)
+        if place.of == TARGET and limits is not None and limits.low == ignored:
+            limits = limits._replace(low=0)  # between the two is no target
+        if limits is None or limits.low < inside.start or limits.high >= inside.stop:
+            raise refusal(
+                node,
+                f"could have an index outside of 0 to {inside.stop - 1}; clamp it first"
+                + ("" if limits is None else f" (it is {limits.low} to {limits.high})"),
+            )
 
     def _filled(self, node: Node, value: Any) -> Any:
         if isinstance(value, Of):
@@ -319,17 +347,32 @@ class NodeTrial:
                 raise refusal(node, "gives something else than numbers of a known type")
             if each.numel() > MOST_NUMBERS:
                 raise refusal(node, f"gives {each.numel():,} numbers, above {MOST_NUMBERS:,}")
-            self.numbers += each.numel()
-        if self.numbers > MOST_HELD:
-            raise refusal(node, f"is where a row has over {MOST_HELD:,} numbers in all")
+            self.held += each.numel() * each.element_size()
+        if self.held > MOST_HELD:
+            raise refusal(node, f"is where a row has over {MOST_HELD:,} bytes in all")
+        self.read += sum(each.numel() for each in (*results, *_tensors_in(arguments.values())))
+        if self.read > MOST_READ:
+            raise refusal(node, f"is where a row reads over {MOST_READ:,} numbers in all")
         products = 0
         if operation.products:
             products = multiply_adds(node.op, arguments, result)
             self.multiply_adds += products
             if self.multiply_adds > MOST_MULTIPLY_ADDS:
                 raise refusal(node, f"is where a row needs over {MOST_MULTIPLY_ADDS:,} products")
+            if products > MOST_NUMBERS and len(arguments.get("tensors", ())) > 2:
+                raise refusal(
+                    node, f"may hold {products:,} numbers, above {MOST_NUMBERS:,}; take two at once"
+                )
         shape = tuple(results[0].shape) if results else ()
         self.sizes[node.name] = NodeSize(shape, products)
+
+
+def _tensors_in(values: Iterable[Any]) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, list):
+            yield from _tensors_in(value)
 
 
 def _ignored(operation: Operation, stated: Mapping[str, Any]) -> int | None:

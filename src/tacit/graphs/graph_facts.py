@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from tacit.graphs.graph_check import CheckedGraph, sketched
-from tacit.graphs.graph_file import Argument, DtypeName, FarFloat, GraphFile, MemoryOrder, Of
+from tacit.graphs.graph_check import CheckedGraph, refusing, sketched
+from tacit.graphs.graph_file import (
+    OUTPUT,
+    TARGET,
+    Argument,
+    DtypeName,
+    FarFloat,
+    GraphFile,
+    MemoryOrder,
+    Node,
+    Of,
+)
 from tacit.graphs.graph_folds import FoldedLayers, LayerRow, folded
 from tacit.graphs.graph_layers import GraphLayer, layers_of, of_one
 from tacit.graphs.node_arguments import DTYPES
+from tacit.graphs.operations import ITEM
 from tacit.shown import printable
 
 MOST_ROWS = 200  # of a table
@@ -65,7 +76,8 @@ def facts_of(graph: GraphFile) -> GraphFacts:
         weight.name: torch.zeros((), dtype=DTYPES[weight.dtype]).expand(weight.shape)
         for weight in graph.weights
     }
-    return facts_of_checked(sketched(graph, values, torch.zeros(2, dtype=torch.int64)))
+    with refusing():
+        return facts_of_checked(sketched(graph, values, torch.zeros(2, dtype=torch.int64)))
 
 
 def facts_of_checked(checked: CheckedGraph, digest: str | None = None) -> GraphFacts:
@@ -75,7 +87,7 @@ def facts_of_checked(checked: CheckedGraph, digest: str | None = None) -> GraphF
     """
     graph = checked.graph
     sizes = [(math.prod(weight.shape), weight.trained) for weight in graph.weights]
-    counts = Counter(node.op.partition(".")[0] for node in graph.nodes)
+    counts = Counter(node.op.partition(".")[0] for node in graph.nodes if node.op != ITEM)
     return GraphFacts(
         digest=digest or graph.digest(),
         example=_example(graph),
@@ -215,12 +227,22 @@ def _row(number: int, row: LayerRow) -> dict[str, Any]:
 
 
 def node_lines(graph: GraphFile) -> Iterator[str]:
-    """Yield each node as a line: its name, operation, arguments, and where it comes from."""
-    for node in graph.nodes:
+    """Yield each node as a line: its name, operation, arguments, and where it comes from.
+
+    Those of its own loss come last.
+    """
+    yield from _node_lines(graph.nodes)
+    if graph.loss is not None:
+        yield f"# loss, of {OUTPUT} and {TARGET}: {graph.loss.output}"
+        yield from _node_lines(graph.loss.nodes)
+
+
+def _node_lines(nodes: Iterable[Node]) -> Iterator[str]:
+    for node in nodes:
         arguments = [_words(value) for value in node.args]
         arguments += [f"{name}={_words(value)}" for name, value in node.kwargs.items()]
-        line = f"   # {node.line}" if node.line else ""
-        yield f"{node.name} = {node.op}({', '.join(arguments)}){line}"
+        line = f"   # {printable(node.line)}" if node.line else ""
+        yield f"{node.name} = {printable(node.op)}({', '.join(arguments)}){line}"
 
 
 def _words(value: Argument) -> str:

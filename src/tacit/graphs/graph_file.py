@@ -18,6 +18,8 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import json
+import math
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -31,8 +33,11 @@ from tacit.errors import ConfigError, other_format
 GRAPH_FORMAT = 1
 MOST_BYTES = 1 << 24  # of the file
 MOST_NODES = 20_000
+MOST_IN_EXAMPLE = 1 << 28  # numbers
+MOST_IN_WEIGHT = 1 << 36  # numbers
 _DEEPEST = 8  # objects and lists in each other
 _LONGEST = 4096  # entries of a list
+_SHOWN = 8  # names in a message
 EXAMPLE, OUTPUT, TARGET = "$x", "$output", "$y"
 
 ValueName = Annotated[str, Field(min_length=1, max_length=300, pattern=r"^[A-Za-z0-9_.%$-]+$")]
@@ -56,6 +61,8 @@ class Example(_GraphPart):
     def _bounded(self) -> Self:
         if (self.dtype == "int64") != (self.below is not None):
             raise ValueError("below: is for int64, and int64 needs it")
+        if math.prod(self.shape) > MOST_IN_EXAMPLE:
+            raise ValueError(f"shape: has over {MOST_IN_EXAMPLE:,} numbers")
         return self
 
 
@@ -66,6 +73,14 @@ class GraphWeight(_GraphPart):
     shape: Shape
     dtype: Dtype
     trained: bool
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        if self.trained and not self.dtype.startswith("float"):
+            raise ValueError(f"{self.name}: trained: whole numbers have no gradient")
+        if math.prod(self.shape) > MOST_IN_WEIGHT:
+            raise ValueError(f"{self.name}: shape: has over {MOST_IN_WEIGHT:,} numbers")
+        return self
 
 
 class Of(_GraphPart):
@@ -127,6 +142,13 @@ class GraphFile(_GraphPart):
     loss: LossPart | None
     values: Sha256
 
+    @model_validator(mode="after")
+    def _named_once(self) -> Self:
+        names = Counter(weight.name for weight in self.weights)
+        if several := [name for name, times in names.items() if times > 1]:
+            raise ValueError(f"weights: {several[0]} stands there twice")
+        return self
+
     def text(self) -> str:
         """Return the canonical text: keys sorted, no spaces, one node a line."""
         content = self.model_dump(mode="json", exclude_defaults=True)
@@ -141,6 +163,18 @@ class GraphFile(_GraphPart):
 def is_trainable(name: str, patterns: Iterable[str]) -> bool:
     """Return whether a weight's name fits one of the patterns of model.trainable."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def check_patterns(where: str, names: Iterable[str], patterns: Iterable[str]) -> None:
+    """Check that each pattern of model.trainable fits a weight. Raises ConfigError."""
+    every = list(names)
+    for pattern in patterns:
+        if pattern != "*" and not fnmatch.filter(every, pattern):
+            shown = ", ".join(every[:_SHOWN]) + ", …" * (len(every) > _SHOWN)
+            raise ConfigError(
+                f"{where}: trainable={pattern!r} fits no weight of {shown or 'none'}; state a list "
+                "of patterns, each of which does"
+            )
 
 
 def _lines(value: object) -> str:
@@ -172,7 +206,7 @@ def parse_graph(content: bytes, where: str) -> GraphFile:
     if len(content) > MOST_BYTES:
         raise ConfigError(f"{where}: has over {MOST_BYTES:,} bytes")
     try:
-        document: Any = json.loads(content)
+        document: Any = json.loads(content, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{where}: is no JSON ({str(error)[:80]})") from error
     written = document.get("format") if isinstance(document, dict) else None
@@ -185,6 +219,13 @@ def parse_graph(content: bytes, where: str) -> GraphFile:
         first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
         raise ConfigError(f"{where}: {place}: {first['msg']}") from error
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:20]} is no number of it")
+    return number
 
 
 def _check_depth(document: object, where: str) -> None:

@@ -29,5 +29,5 @@ def tensors_in(content: bytes, where: str) -> dict[str, Tensor]:
     """
     try:
         return {name: value.clone() for name, value in load(content).items()}
-    except SafetensorError as error:
+    except (SafetensorError, KeyError, RuntimeError) as error:  # of a type or shape torch has not
         raise ConfigError(f"{where}: not a safetensors file: {error}") from error

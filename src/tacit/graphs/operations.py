@@ -43,7 +43,7 @@ asin.default atan.default atan2.default atanh.default bitwise_and.Tensor bitwise
 bitwise_or.Tensor ceil.default celu.default clamp.default clamp.Tensor clamp_max.default
 clamp_min.default copysign.Tensor cos.default cosh.default div.Scalar div.Tensor div.Scalar_mode
 div.Tensor_mode elu.default eq.Scalar eq.Tensor erf.default erfc.default exp.default exp2.default
-expm1.default floor.default floor_divide.default fmod.Scalar ge.Scalar ge.Tensor gelu.default
+expm1.default floor.default fmod.Scalar ge.Scalar ge.Tensor gelu.default
 glu.default gt.Scalar gt.Tensor hardshrink.default hardsigmoid.default hardswish.default
 hardtanh.default isfinite.default isinf.default isnan.default le.Scalar le.Tensor
 leaky_relu.default lerp.Scalar lerp.Tensor log.default log10.default log1p.default log2.default
@@ -60,7 +60,7 @@ tanh.default to.dtype threshold.default trunc.default type_as.default xlogy.Tens
 _REDUCES = """
 all.dim amax.default amin.default any.dim argmax.default argmin.default cosine_similarity.default
 cummax.default cumsum.default linalg_vector_norm.default log_softmax.int
-logcumsumexp.default logsumexp.default max.default max.dim mean.default mean.dim min.default min.dim
+logsumexp.default max.default max.dim mean.default mean.dim min.default min.dim
 norm.ScalarOpt_dim softmax.int std.correction sum.default
 sum.dim_IntList var.correction var_mean.correction
 """
@@ -107,21 +107,45 @@ def _whole_layers(arguments: Mapping[str, Any]) -> str:
     needed = arguments.get("num_layers", 0) * directions * each
     if arguments.get("num_layers", 0) < 1 or len(arguments.get("params", ())) != needed:
         return f"has {len(arguments.get('params', ()))} weights, and its layers have {needed}"
+    return _all_states(arguments) or _no_draws(arguments)
+
+
+def _all_states(arguments: Mapping[str, Any]) -> str:
     states = arguments.get("hx")
     if isinstance(states, list) and len(states) != 2:
         return f"has {len(states)} states, not 2"
-    return _no_draws(arguments)
-
-
-def _no_statistics(arguments: Mapping[str, Any]) -> str:
-    if not arguments.get("use_input_stats", True):
-        return "has statistics of other examples; use GroupNorm"
     return ""
 
 
+def _no_statistics(arguments: Mapping[str, Any]) -> str:
+    """Refuse running statistics: torch writes them, so they would hold what earlier rows were."""
+    kept = (arguments.get("running_mean"), arguments.get("running_var"))
+    if not arguments.get("use_input_stats", True) or kept != (None, None):
+        return "has statistics of other examples; use GroupNorm, or track_running_stats=False"
+    return ""
+
+
+def _rounded_quotient(arguments: Mapping[str, Any]) -> str:
+    """Refuse a quotient that is rounded down: of floats it takes its remainder."""
+    if arguments.get("rounding_mode") == "floor" and isinstance(arguments.get("other"), float):
+        return "takes a time that numbers tell; use torch.floor(a / b)"
+    return _constant_divisor(arguments)
+
+
 def _constant_divisor(arguments: Mapping[str, Any]) -> str:
-    if arguments.get("other", 1) == 0:
-        return "divides whole numbers by 0"
+    """Refuse divisors of whole numbers for which the processor stops the process.
+
+    By -1 it does so for the least number alone.
+    """
+    divisor = arguments.get("other", 1)
+    if not isinstance(divisor, float) and divisor in (0, -1):
+        return f"divides whole numbers by {int(divisor)}; for numbers use {divisor}.0"
+    return ""
+
+
+def _dense(arguments: Mapping[str, Any]) -> str:
+    if arguments.get("sparse") or arguments.get("sparse_grad"):
+        return "gives a sparse gradient; leave sparse out"
     return ""
 
 
@@ -135,9 +159,12 @@ _CONDITIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     **dict.fromkeys(("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input"), _whole_layers),
     "scaled_dot_product_attention.default": _no_draws,
     "instance_norm.default": _no_statistics,
+    "embedding.default": _dense,
+    "gather.default": _dense,
+    "lstm_cell.default": _all_states,
     "remainder.Scalar": _constant_divisor,
     "fmod.Scalar": _constant_divisor,
-    "div.Scalar_mode": _constant_divisor,
+    "div.Scalar_mode": _rounded_quotient,
     "cross_entropy_loss.default": _one_number,
     "nll_loss.default": _one_number,
 }
@@ -155,9 +182,9 @@ _PLACES: Mapping[str, tuple[str, str]] = {
     "nll_loss.default": ("target", "self"),
 }
 # They raise for whole numbers, by numbers: a zero divisor, a negative exponent.
-_FLOATS_ONLY = frozenset(
-    {"div.Tensor_mode", "floor_divide.default", "pow.Scalar", "pow.Tensor_Tensor"}
-)
+_FLOATS_ONLY = frozenset({"div.Tensor_mode", "pow.Scalar", "pow.Tensor_Tensor"})
+# Of floats they take up to 180 times as long, by numbers: a remainder is found digit by digit.
+_WHOLE_ONLY = frozenset({"fmod.Scalar", "remainder.Scalar"})
 # Why what people ask for most is not on the list, and what to write instead; by a name's beginning.
 _INSTEAD: tuple[tuple[str, str], ...] = (
     ("batch_norm", "looks across examples; use GroupNorm or LayerNorm, or eval mode"),
@@ -167,33 +194,44 @@ _INSTEAD: tuple[tuple[str, str], ...] = (
     ("alpha_dropout", "draws at random; leave dropout out, as the noise regularises"),
     ("rand", "draws at random; use a buffer of fixed numbers"),
     ("normal", "draws at random; use a buffer of fixed numbers"),
-    ("bernoulli", "draws at random"),
-    ("multinomial", "draws at random"),
+    ("bernoulli", "draws at random; use a buffer of fixed numbers"),
+    ("multinomial", "draws at random; use a buffer of fixed numbers"),
     ("rrelu", "draws at random; use leaky_relu"),
     ("_local_scalar_dense", "asks for a number of a row (item(), if, while); use torch.where"),
     ("item", "asks for a number of a row; use torch.where"),
     ("nonzero", "gives a size by numbers; use torch.where with three arguments"),
     ("sym_", "gives a size by numbers; use torch.where with three arguments"),
     ("masked_select", "gives a size by numbers; use torch.where with three arguments"),
-    ("unique", "gives a size by numbers"),
+    ("unique", "gives a size by numbers; compare with torch.arange and add up"),
     ("bincount", "gives a size by numbers; compare with torch.arange and add up"),
     ("one_hot", "raises for an unknown number; use (x.unsqueeze(-1) == torch.arange(n)).float()"),
     ("prod", "takes a time that zeros tell; add up logarithms"),
     ("cumprod", "takes a time that zeros tell; add up logarithms"),
     ("empty", "reads memory that nobody has written; use zeros"),
     ("new_empty", "reads memory that nobody has written; use new_zeros"),
-    ("sort", "takes a time that numbers tell"),
+    ("logcumsumexp", "takes a time that numbers tell; use logsumexp, or cumsum"),
+    ("floor_divide", "takes a time that numbers tell; use torch.floor(a / b)"),
+    ("fmod", "takes a time that numbers tell; use a - b * torch.trunc(a / b)"),
+    ("remainder", "takes a time that numbers tell; use a - b * torch.floor(a / b)"),
+    ("sort", "takes a time that numbers tell; use max, or softmax"),
     ("topk", "takes a time that numbers tell; use softmax, or max"),
-    ("argsort", "takes a time that numbers tell"),
-    ("kthvalue", "takes a time that numbers tell"),
+    ("argsort", "takes a time that numbers tell; use argmax"),
+    ("kthvalue", "takes a time that numbers tell; use max, or mean"),
     ("median", "takes a time that numbers tell; use mean"),
-    ("linalg_", "raises or takes its time by numbers, as for a singular matrix"),
-    ("inverse", "raises for a singular matrix"),
-    ("cholesky", "raises for a matrix that is not positive"),
+    (
+        "linalg_",
+        "raises or takes its time by numbers, as for a singular matrix; use products, as a "
+        "fixed number of steps of an iteration",
+    ),
+    ("inverse", "raises for a singular matrix; use products"),
+    ("cholesky", "raises for a matrix that is not positive; use products"),
     ("binary_cross_entropy.", "raises outside 0 to 1; use binary_cross_entropy_with_logits"),
-    ("complex", "complex numbers are not read"),
-    ("fft_", "complex numbers are not read"),
-    ("view_as_", "complex numbers are not read"),
+    ("complex", "has complex numbers, which are not read; keep both parts as floats"),
+    (
+        "fft_",
+        "has complex numbers, which are not read; multiply by fixed matrices of cosines and sines",
+    ),
+    ("view_as_", "has complex numbers, which are not read; keep both parts as floats"),
 )
 ITEM: Final = "item"  # of an operation's several results, the one at a place
 
@@ -203,7 +241,8 @@ class Operation:
     """An operation of the list.
 
     index: the argument with places, and the one that they are places of. floats_only: whether it
-    may be given no whole numbers. products: whether it multiplies matrices.
+    may be given no whole numbers. whole_only: whether it may be given no floats. products: whether
+    it multiplies matrices.
     """
 
     name: str
@@ -211,6 +250,7 @@ class Operation:
     condition: Callable[[Mapping[str, Any]], str] | None
     index: tuple[str, str] | None
     floats_only: bool
+    whole_only: bool
     products: bool
 
     @property
@@ -222,8 +262,15 @@ class Operation:
 def _operation(name: str, *, products: bool) -> Operation:
     packet, _, overload = name.partition(".")
     call = getattr(getattr(torch.ops.aten, packet), overload)
-    floats_only = name in _FLOATS_ONLY
-    return Operation(name, call, _CONDITIONS.get(name), _PLACES.get(name), floats_only, products)
+    return Operation(
+        name,
+        call,
+        _CONDITIONS.get(name),
+        _PLACES.get(name),
+        name in _FLOATS_ONLY,
+        name in _WHOLE_ONLY,
+        products,
+    )
 
 
 _NAMES = " ".join((_MOVES, _MAKES, _POINTWISE, _REDUCES, _LAYERS, _INDEXES)).split()

@@ -43,9 +43,16 @@ def _counted(packet: str, arguments: Mapping[str, Any], result: Any) -> Any:
 
 
 def _einsum(equation: str, tensors: list[Tensor]) -> int:
-    """Return the product of the sizes of all letters."""
+    """Return the product of the sizes of all letters, and of what `...` stands for."""
     sizes: dict[str, int] = {}
+    others = 1
     for letters, tensor in zip(equation.partition("->")[0].split(","), tensors, strict=False):
-        plain = letters.replace("...", "").replace(" ", "")
-        sizes |= dict(zip(plain[::-1], reversed(tensor.shape), strict=False))
-    return math.prod(sizes.values())
+        before, dots, after = letters.replace(" ", "").partition("...")
+        shape = list(tensor.shape)
+        ends = len(shape) - len(after)
+        named = [*zip(before, shape, strict=False), *zip(after, shape[ends:], strict=False)]
+        for letter, size in named:
+            sizes[letter] = max(size, sizes.get(letter, 1))  # one of 1 is spread
+        if dots:
+            others = max(others, math.prod(shape[len(before) : ends]))
+    return math.prod(sizes.values()) * others

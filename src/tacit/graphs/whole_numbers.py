@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
-_LARGEST = 1 << 62
+_LARGEST = {torch.int64: 1 << 62, torch.int32: 1 << 31}
 
 
 class Interval(NamedTuple):
@@ -26,7 +27,7 @@ _Known = Interval | None
 _MOVE_NAMES = """
 alias amax amin cat chunk clone contiguous detach diagonal expand expand_as flatten flip gather
 index index_select movedim narrow permute repeat repeat_interleave reshape roll select
-select_scatter slice slice_scatter split split_with_sizes squeeze stack t transpose unbind unflatten
+slice split split_with_sizes squeeze stack t transpose unbind unflatten
 unfold unsqueeze
 """
 _MOVES = frozenset(_MOVE_NAMES.split())
@@ -47,7 +48,8 @@ def bounds_of(
     if rule is None:
         return None
     bounds = rule(arguments, inputs, result)
-    if bounds is None or max(abs(bounds.low), abs(bounds.high)) >= _LARGEST:
+    # Beyond the numbers of its type a result begins again at the other end.
+    if bounds is None or max(abs(bounds.low), abs(bounds.high)) >= _LARGEST[result.dtype]:
         return None
     return bounds
 
@@ -105,15 +107,22 @@ def _fixed(number: int) -> Callable[..., _Known]:
 
 
 def _clamped(arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tensor) -> _Known:
-    low, high = arguments.get("min"), arguments.get("max")
-    before = inputs.get("self")
-    least = low if isinstance(low, int) else before and before.low
-    most = high if isinstance(high, int) else before and before.high
-    if least is None or most is None or least > most:
+    """Return the bounds of min(max(self, min), max), which grows with each of the three."""
+    stated = [name for name in ("min", "max") if arguments.get(name) is not None or name in inputs]
+    limits = {name: _operand(name, arguments, inputs) for name in stated}
+    least, most = limits.get("min"), limits.get("max")
+    bounds = inputs.get("self")
+    if None in limits.values():
         return None
-    if before is not None:
-        return Interval(min(max(before.low, least), most), max(min(before.high, most), least))
-    return Interval(least, most)
+    if bounds is None:
+        if least is None or most is None:
+            return None
+        bounds = Interval(min(least.low, most.low), most.high)
+    if least is not None:
+        bounds = Interval(max(bounds.low, least.low), max(bounds.high, least.high))
+    if most is not None:
+        bounds = Interval(min(bounds.low, most.low), min(bounds.high, most.high))
+    return bounds
 
 
 def _remainder(arguments: Mapping[str, Any], _i: Mapping[str, _Known], _: Tensor) -> _Known:
@@ -137,6 +146,10 @@ def _put(arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tensor) 
     if arguments.get("accumulate"):
         return None
     return hull([inputs.get("self"), inputs.get("values")])
+
+
+def _scattered(_arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tensor) -> _Known:
+    return hull([inputs.get("self"), inputs.get("src")])
 
 
 def _chosen(arguments: Mapping[str, Any], inputs: Mapping[str, _Known], _: Tensor) -> _Known:
@@ -178,5 +191,7 @@ _RULES: Mapping[str, Callable[..., _Known]] = {
     "where": _chosen,
     "copy": _copied,
     "index_put": _put,
+    "select_scatter": _scattered,
+    "slice_scatter": _scattered,
     "pad": _padded,
 }

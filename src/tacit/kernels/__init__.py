@@ -1,1 +1,1 @@
-"""Compiled loops: numba versions of a few hot functions, each with a plain twin elsewhere."""
+"""Compiled loops, each with a plain twin elsewhere."""

@@ -28,8 +28,8 @@ _Five = tuple[np.float32, np.float32, np.float32, np.float32, np.float32]
 def convolve_planes(x: _Floats, taps: _Places, w: _Floats, b: _Floats, flat: _Floats) -> None:
     """Compute flat (outputs, n) = Σ w·x[tap …] + b: of few channels, plane by plane.
 
-    x: the planes one after the other; taps: where each tap's first number is. n is a multiple of
-    32; what stands where no place is, is not used.
+    x: the planes one after the other. taps: where each tap's first number is. n is a multiple of
+    32. Numbers where no place is are not used.
     """
     n, blocked, out = flat.shape[1], len(flat) // FIVE * FIVE, flat.reshape(-1)
     for j in range(0, n, 2 * WIDE):

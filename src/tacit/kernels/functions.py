@@ -1,9 +1,9 @@
 """e^y and tanh x without a branch, by one polynomial; libm's take other ways for other numbers.
 
-y is k·ln 2 + r with a whole number k and |r| ≤ ½ ln 2, so e^y = 2^k·e^r. What is computed is
-e^r - 1, by the first eleven terms of its series, so that nothing is lost where y is near 0. All of
-it is in float64, to within 2^-45. Its rounding to float32 is the only one that counts: a result is
-the float32 next to the true one, or (for less than one number in ten thousand) its neighbour.
+y is k·ln 2 + r with a whole number k and |r| ≤ ½ ln 2, so e^y = 2^k·e^r. The code computes e^r - 1,
+by the first eleven terms of its series, so that nothing is lost where y is near 0. All of it is in
+float64, to within 2^-45. Its rounding to float32 is the only one that counts. A result is the
+float32 next to the true one, or (for less than one number in ten thousand) its neighbour.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _power(y: float) -> tuple[float, float]:
 
 @inner
 def exponential(y: float) -> float:
-    """Return e^y, for y ≤ 0; 0 where float32 would call it denormal; nan for nan."""
+    """Return e^y, for y ≤ 0, with 0 where float32 would call it denormal, and nan for nan."""
     small = y < _LEAST
     power, scale = _power(_LEAST if small else y)
     return 0.0 if small else scale * power + scale

@@ -3,8 +3,8 @@
 Only the modules of this package import this one, and only `loading.library` imports them, so that a
 process that computes nothing does not load numba.
 
-Code is compiled for a level of processors (`x86-64-v3`: AVX2; `x86-64-v4`: AVX-512), not for one
-model, so that a cache that was filled where an image was built serves wherever it runs. The cache's
+Code is compiled for a level of processors (`x86-64-v3` is AVX2, `x86-64-v4` is AVX-512), not for
+one model. So a cache that was filled where an image was built serves wherever it runs. The cache's
 folder is named by the digest of the package's sources and numba's version, so nothing stale is
 loaded. Its files are code, like the ones beside them. `python -m tacit.kernels` fills it when an
 image is built, for a read-only container. Where the folder can neither be written nor is filled for

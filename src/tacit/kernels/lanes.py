@@ -1,8 +1,8 @@
 """Several float32 numbers at a time, as a processor's vector instructions work on them.
 
 A compiler makes such instructions of a plain loop only where it can prove that the arrays do not
-overlap, and keeps no sum in a register between two of them. Here both are said. A lane does the
-same operations in the same order whatever is in the others.
+overlap. It keeps no sum in a register between two of them. Here both are stated. A lane does the
+same operations in the same order for every content of the others.
 
 `count` is a constant, 8 or 16. Nothing checks an index: behind the numbers that a caller uses, an
 array has `layout.SLACK` more.

@@ -2,9 +2,9 @@
 
 Convolutions are in `convolution`.
 
-Every function treats a row by the same operations in the same order, whatever rows are beside it:
-none sees more than one. No branch, and no address but that of a pool's largest number, depends on
-a number in the row. What is chosen by one is computed in either case, and no function of libm is
+Every function treats a row by the same operations in the same order, with any rows beside it: none
+sees more than one. No branch, and no address but that of a pool's largest number, depends on a
+number in the row. What is chosen by one is computed in either case, and no function of libm is
 called, as those branch. `tests/unit/kernels/test_no_branches.py` reads that off the machine code.
 How long the processor takes for a division or a square root is its own.
 

@@ -27,7 +27,7 @@ def places(
 ) -> int:
     """Write how many of the sorted `high` are <= words[i] to out[i]; return how many equal one.
 
-    guide[j] is how many are < j·2^shift, for j = 0 … 2^(64-shift), so that a word is searched for
+    guide[j] is how many are < j·2^shift, for j = 0 … 2^(64-shift). So a word is searched for
     between two neighbouring entries: one step at most for most words, up to 17 in the tails. The
     time depends on the noise, and on nothing else.
     """

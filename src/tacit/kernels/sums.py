@@ -1,8 +1,8 @@
 """Rows clipped and added up in one pass, in whole steps or in float64.
 
 Twins: `integer_sum`, `clipped_sum` and `outer_sum` of `tacit.privacy.private_sum.clipping`, which
-state what is guaranteed. Every row is treated in the same order of operations, wherever it stands,
-and no branch or address depends on a number in it: a row that does not count is masked by its bits.
+state what is guaranteed. Every row is treated in the same order of operations, wherever it stands.
+No branch or address depends on a number in it: a row that does not count is masked by its bits.
 (`_too_long` is a branch, and always goes one way.)
 
 Numbers of a row: g (d,) float32, its norm in float64, the factor min(1, C'/norm) or 0.
@@ -29,7 +29,7 @@ _Wide = NDArray[np.float64]
 
 @dot
 def _square(g: _Row) -> float:
-    """Return ‖g‖², in float64: off by d·2^-53 of it at most, in whatever order it is added."""
+    """Return ‖g‖², in float64: off by d·2^-53 of it at most, in any order of adding."""
     total = 0.0
     for j in range(len(g)):
         value = np.float64(g[j])
@@ -54,11 +54,11 @@ def _mask(factor: float) -> np.int32:
 def _add_steps(
     g: _Row, scale: np.float32, factor: np.float32, keep: np.int32, total: _Integers
 ) -> np.float32:
-    """Add the whole numbers in (scale·g)·factor to total; return the sum of their squares.
+    """Add the whole numbers in (scale·g)·factor to total, and return the sum of their squares.
 
-    They are cut toward zero: -factor takes back what factor adds.
-    keep: -1, or 0 for a row that adds nothing, whatever stands in it. float32 adds the squares
-    exactly below 2^24, in whatever order; a sum that reaches 2^24 never reads as less.
+    They are cut toward zero: -factor takes back what factor adds. keep: -1, or 0 for a row that
+    adds nothing, for every content of it. float32 adds the squares exactly below 2^24, in any
+    order. A sum that reaches 2^24 never reads as less.
     """
     squares = np.float32(0)
     for j in range(len(g)):
@@ -88,7 +88,7 @@ def _add_row(g: _Row, factor: np.float32, used: bool, limit: int, total: _Intege
 
 @inner
 def _add_scaled(g: _Row, factor: float, total: _Wide) -> None:
-    """Compute total += factor·g; nothing where factor is 0, whatever stands in g."""
+    """Compute total += factor·g, and nothing where factor is 0, for every content of g."""
     bits, keep = g.view(np.int32), _mask(factor)
     for j in range(len(g)):
         total[j] += factor * np.float64(np.int32(bits[j] & keep).view(np.float32))
@@ -191,7 +191,7 @@ def outer_integers(
 
 @inner
 def _widen(x: _Row, scale: float, keep: np.int32, out: _Wide) -> None:
-    """Compute out = scale·x in float64; zeros where nothing is kept, whatever stands in x."""
+    """Compute out = scale·x in float64, zeros where nothing is kept, for every content of x."""
     bits = x.view(np.int32)
     for j in range(len(x)):
         out[j] = scale * np.float64(np.int32(bits[j] & keep).view(np.float32))

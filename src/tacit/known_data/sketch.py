@@ -1,36 +1,36 @@
 """A sketch of a file's units and rows: enough to tell whether another file has the same ones.
 
 It is the `KEPT` smallest of the keyed 64-bit hashes of what a file holds, and of each whether the
-file holds it more than once. Below its last hash a sketch is complete, so two sketches are compared
+file holds it more than once. Below its last hash a sketch is complete. So two sketches are compared
 below the smaller of their last hashes, where each is a uniform sample of what its file holds. A
 file with at most `KEPT` different units is compared exactly.
 
-Within that range let m be the entries of the sketch that has fewer there, and h what both have.
-h / m estimates which share of the smaller file is in the other, with a standard error of
-sqrt(share (1 - share) / m). Of two files of one size, m is `KEPT`; of a file and one r times larger
-it is `KEPT` / r. Two hashes of different units are equal with a chance of 2^-64 for each pair.
+Within that range let m be the entries of the sketch that has fewer there, and h what both have. h /
+m estimates which share of the smaller file is in the other, with a standard error of sqrt(share (1
+- share) / m). Of two files of one size, m is `KEPT`. Of a file and one r times larger it is `KEPT`
+/ r. Two hashes of different units are equal with a chance of 2^-64 for each pair.
 
 **Ids.** Two files have people in common where h is at least 3 and above 3 % of m. With m = 4,096 a
-true share of 2 % passes for more with a chance of 1.2e-5, one of 4 % for less with 3e-4, and one of
-5 % with 1.2e-10. Of a file all of which is in one r times larger, m = h, and fewer than 3 are there
-with a chance of 1.7e-5 at r = 256, and of 23 % at r = 1,000.
+true share of 2 % passes for more with a chance of 1.2e-5. A share of 4 % passes for less with 3e-4,
+and one of 5 % with 1.2e-10. If all of a file is in one r times larger, m = h. Then fewer than 3 are
+there with a chance of 1.7e-5 at r = 256, and of 23 % at r = 1,000.
 
-**Rows.** Rows of other people may be alike: of a survey with 32 different rows two honest samples
-have all in common. So what chance may do is bounded by what it does within each file. Let a row's
+**Rows.** Rows of other people may be alike: two honest samples of a survey with 32 different rows
+have all in common. So the effect of chance is bounded by its effect within each file. Let a row's
 kind come up Poisson(x) times in one file and Poisson(y) in the other, as in independent samples of
-one population, whatever that is. As 1 - 2z exp(-z) - exp(-2z) >= 0, (1 - exp(-z))^2 is at most
-twice the chance t(z) = 1 - exp(-z) - z exp(-z) that a kind comes up twice in one file, and so
-(1 - exp(-x)) (1 - exp(-y)) <= t(x) + t(y). Hence E[h] <= E[T], where T counts the kinds that come
-up twice in one file, for both files. h and T grow with the same independent counts, so they are
-positively associated (Harris), and by the tails of sums of independent events
-P(h >= a and T <= b) <= exp(-(sqrt(a) - sqrt(b))^2 / 2) for a >= b. Two files have rows in common
-where that is below exp(-18), which chance reaches once in 6e7 comparisons, and (h - T) / m is above
-3 %. That rows come up independently is assumed. Where repeats were taken out (SELECT DISTINCT, a
-row for each group) T is 0 however alike rows are, and honest files of few kinds are taken for the
-same rows: people then share a budget who need not, and nobody gets a second one. A file with fewer
-than 37 kinds, or most of whose rows have twins, is not known by its rows: `tells`. Where sketches
-were merged of s files with nothing in common, each pair of those may share as much: T counts s
-times, and the bound is exp(-(sqrt(a) - sqrt(b))^2 / (1 + s)).
+any one population. Let t(z) = 1 - exp(-z) - z exp(-z) be the chance that a kind comes up twice in
+one file. As 1 - 2z exp(-z) - exp(-2z) >= 0, (1 - exp(-z))^2 is at most twice t(z). So (1 - exp(-x))
+(1 - exp(-y)) <= t(x) + t(y). Hence E[h] <= E[T], where T counts the kinds that come up twice in one
+file, for both files. h and T grow with the same independent counts, so they are positively
+associated (Harris). By the tails of sums of independent events, P(h >= a and T <= b) <=
+exp(-(sqrt(a) - sqrt(b))^2 / 2) for a >= b. Two files have rows in common if that is below exp(-18)
+and (h - T) / m is above 3 %. Chance reaches the first once in 6e7 comparisons. This assumes that
+rows come up independently. If repeats were taken out (SELECT DISTINCT, a row for each group), T is
+0 however alike rows are. Then honest files of few kinds are taken for the same rows. People share a
+budget without need, and nobody gets a second one. A file with fewer than 37 kinds, or with twins of
+most of its rows, is not known by its rows: `tells`. Let sketches be merged of s files with nothing
+in common. Each pair of those may share as much, so T counts s times, and the bound is exp(-(sqrt(a)
+- sqrt(b))^2 / (1 + s)).
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """`build` makes a model from a name and sizes; `evaluate` measures it on a public test set.
 
-`logistic` is softmax regression and `svm` a linear multi-class SVM; both ignore the layer sizes.
+`logistic` is softmax regression and `svm` a linear multi-class SVM. Both ignore the layer sizes.
 `mlp` has dense layers only, of `hidden` units. `cnn` is the MAPA paper's five layers (conv, pool,
-conv, pool, fully connected; arXiv:1912.07902) and `hidden` adds dense ones: hidden=(50,) is its
+conv, pool, fully connected, arXiv:1912.07902), and `hidden` adds dense ones. hidden=(50,) is its
 released testbed's network, 21,840 parameters on 28x28. With pool_every=2 it is FedAsync's (conv,
-conv, pool, twice; arXiv:1903.03934, section B.1: channels=(64, 64, 128, 128), kernel=3,
-hidden=(512,), without its batch normalisation and dropout). `resnet` and `mobilenet` (zoo/deep.py)
+conv, pool, twice), without its batch normalisation and dropout. That is arXiv:1903.03934, section
+B.1: channels=(64, 64, 128, 128), kernel=3, hidden=(512,). `resnet` and `mobilenet` (zoo/deep.py)
 have `width` and `blocks`, `lstm` (zoo/lstm.py) `embedding` and `hidden`.
 
 `tanh` keeps activations, and so per-example gradients, bounded: clipping then costs less (Papernot
 et al., arXiv:2007.14191). `group` normalizes the convolutions' outputs of each example by itself,
-without parameters; batch normalization looks across examples.
+without parameters. Batch normalization computes across examples.
 """
 
 from __future__ import annotations
@@ -219,9 +219,9 @@ def checked_size(model: Model) -> Model:
 class Constant:
     """The quality of the best constant answer on a test set, and two standard errors of it.
 
-    accuracy: of the most frequent class; None where the target is none. loss: the least that one
-    answer to all rows has, by the model's own loss; None for classes. error: two standard errors
-    of either. log_loss, brier: of the classes' shares as probabilities; None of all else.
+    accuracy: of the most frequent class, None if the target is none. loss: the least that one
+    answer to all rows has, by the model's own loss, None for classes. error: two standard errors of
+    either. log_loss, brier: of the classes' shares as probabilities, None of all else.
     """
 
     accuracy: float | None

@@ -2,9 +2,9 @@
 
 A metric is a function of all answers to the test set. tacit's own are in `METRICS`; a user's is
 "module:function" beside the run file. It is called with (scores (n, classes), y (n,)) of a
-classification, or (numbers (n,), y (n,)) of a regression, both in the unit of the file, and returns
-a number. Of labels, counts and events it gets what `tacit.models.objectives` makes of scores
-(`means`) and of y (`decoded`).
+classification, or (numbers (n,), y (n,)) of a regression. Both are in the unit of the file, and it
+returns a number. Of labels, counts and events it gets what `tacit.models.objectives` makes of
+scores (`means`) and of y (`decoded`).
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from tacit.models.objective_metrics import (
 )
 from tacit.models.objectives import objective_of
 from tacit.models.ranks import area
+from tacit.models.ranks import average_precision as precision
 from tacit.user_code import load_entry
 
 Metric = Callable[[Answers, Target], dict[str, float]]
@@ -65,11 +66,16 @@ def auc(answered: Answers, target: Target) -> dict[str, float]:
     It is how often an example of a class has a higher score for it than one of another class has.
     Of more than two classes it is the mean over classes, each against the rest, by softmax.
     """
-    scores = _by_class(answered)
-    places = range(scores.shape[1] == 2, scores.shape[1])
-    areas = [area(scores[:, place], answered.y == place) for place in places]
-    defined = [area for area in areas if not math.isnan(area)]
-    return {"auc": sum(defined) / len(defined) if defined else math.nan}
+    return {"auc": _mean_over_classes(area, answered)}
+
+
+def average_precision(answered: Answers, target: Target) -> dict[str, float]:
+    """Return the average precision of finding the second of two classes, which may be rare.
+
+    Of more than two classes it is the mean over classes, each against the rest, by softmax. A
+    score that says nothing has the class's share.
+    """
+    return {"average_precision": _mean_over_classes(precision, answered)}
 
 
 def rmse(answered: Answers, target: Target) -> dict[str, float]:
@@ -147,7 +153,12 @@ class OwnMetric:
             ) from error
 
 
-_CLASSES: dict[str, Metric] = {"accuracy": accuracy, "auc": auc, "per_class": per_class}
+_CLASSES: dict[str, Metric] = {
+    "accuracy": accuracy,
+    "auc": auc,
+    "average_precision": average_precision,
+    "per_class": per_class,
+}
 _NUMBER: dict[str, Metric] = {"rmse": rmse, "mae": mae}
 _TEXT: dict[str, Metric] = {"accuracy": accuracy, "perplexity": perplexity}
 _LABELS: dict[str, Metric] = {
@@ -230,6 +241,15 @@ def _metric(name: str, fitting: dict[str, Metric], target: Target, folder: Path)
             f"{', '.join(fitting)}, or module:function"
         )
     return fitting[name]
+
+
+def _mean_over_classes(of_class: Callable[[Tensor, Tensor], float], answered: Answers) -> float:
+    """Return the mean over classes that have examples; of two classes, that of the second."""
+    scores = _by_class(answered)
+    places = range(scores.shape[1] == 2, scores.shape[1])
+    values = [of_class(scores[:, place], answered.y == place) for place in places]
+    defined = [value for value in values if not math.isnan(value)]
+    return sum(defined) / len(defined) if defined else math.nan
 
 
 def _by_class(answered: Answers) -> Tensor:

@@ -1,8 +1,8 @@
 """Models as functions of one flat float32 parameter vector (d,): what is clipped, noised and sent.
 
-A model has no state, and nothing in it looks across examples (no batch normalisation, no dropout):
-the loss is that of ONE example, so `torch.func.vmap(grad(model.loss))` is every example's own
-gradient (vectors.py).
+A model has no state, and nothing in it computes across examples (no batch normalisation, no
+dropout). The loss is that of ONE example, so `torch.func.vmap(grad(model.loss))` is every example's
+own gradient (vectors.py).
 
 The vector is the layers in forward order, each weight followed by its bias, row-major.
 """
@@ -41,11 +41,11 @@ class Window(NamedTuple):
 class LayerValues(NamedTuple):
     """The input of one layer, and its output before the activation.
 
-    Shapes: the input of a dense layer is (B, in), or (B, T, in) at T places; of a convolution,
-    which has a `window`, (B, in, side, side); of an embedding, numbers of words (B, T), int64. Of a
-    layer that gives each of its numbers a `scale` and a bias of its own, the numbers before: of
-    "channels" (B, positions, channels), of "features" (B, …, features). Of a "shift" only the
-    output counts: its numbers are added.
+    Shapes: the input of a dense layer is (B, in), or (B, T, in) at T places. That of a convolution,
+    which has a `window`, is (B, in, side, side). That of an embedding is numbers of words (B, T),
+    int64. Some layers give each of their numbers a `scale` and a bias of its own. Their input is
+    the numbers before: of "channels" (B, positions, channels), of "features" (B, …, features). Of a
+    "shift" only the output counts: its numbers are added.
     """
 
     input: torch.Tensor
@@ -57,11 +57,11 @@ class LayerValues(NamedTuple):
 
 @dataclass(frozen=True)
 class Model(ABC):
-    """A loss and scores as functions of parameters (d,) and inputs; it holds no parameters itself.
+    """A loss and scores as functions of parameters (d,) and inputs. It holds no parameters itself.
 
     Made by `build`, which checks the arguments. Two equal models compute the same. classes: how
-    many, or the numbers that it gives for a row. objective: what these mean; None: a score of each
-    class.
+    many, or the numbers that it gives for a row. objective: what these mean, None for a score of
+    each class.
     """
 
     name: str

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from tacit.errors import FROM_OWN_CODE, ConfigError
-from tacit.graphs.comparison import OTHER_STEPS, alike, far_rows
+from tacit.graphs.comparison import ACROSS_ROWS, OTHER_STEPS, alike, far_rows
 from tacit.graphs.freezing import freeze
 from tacit.graphs.graph_file import Example
 from tacit.models.graph.frozen_module import FrozenModule
@@ -204,10 +204,7 @@ def _check_alone(model: FrozenModule | TrustedModule, x: Tensor, together: Tenso
             f"{type(error).__name__}: {why}; use layers that look at one example and keep nothing"
         ) from error
     if not torch.allclose(together, alone.reshape(together.shape), rtol=1e-3, atol=1e-4):
-        raise ConfigError(
-            f"{model.own.where}: an example's output depends on the other examples of its batch, "
-            "or on chance; use layers that look at one example"
-        )
+        raise ConfigError(f"{model.own.where}: {ACROSS_ROWS}")
 
 
 @torch.no_grad()

@@ -231,8 +231,9 @@ def _write_weight(layer: LayerValues, delta: torch.Tensor, weight: torch.Tensor)
         torch.sum(delta * x.reshape(delta.shape), 1, out=weight)
     elif not x.is_floating_point():  # an embedding: the row of each word gets the δ of its places
         # index_put_ would add a word's places in the order of its threads
-        words = x.unsqueeze(2).expand_as(delta)
-        weight.zero_().view(len(x), -1, delta.shape[2]).scatter_add_(1, words, delta)
+        each = delta.reshape(len(x), -1, delta.shape[-1])
+        words = x.reshape(len(x), -1, 1).expand_as(each)
+        weight.zero_().view(len(x), -1, each.shape[2]).scatter_add_(1, words, each)
     elif layer.window is not None:
         rows = max(1, _HELD // (delta[0, 0].numel() * x.shape[1] * layer.window.kernel**2))
         for some in zip(*(torch.split(each, rows) for each in (x, delta, weight)), strict=True):

@@ -121,9 +121,9 @@ class Received:
 def encode(meta: pb.Meta, tensor: Tensor | None = None) -> bytes:
     """Return one envelope. Size, checksum and dtype of `tensor` are filled into `meta`.
 
-    tensor: (numel,) float32 or int32, on the CPU; the envelope is the only copy of it that is made.
-    Integers go as int16 where that is shorter (int16.py). The checksum is XXH3, which notices
-    damage; against forgers it does not help, as it has no key.
+    tensor: (numel,) float32 or int32, on the CPU. The envelope is the only copy of it that is made.
+    Integers go as int16 if that is shorter (int16.py). The checksum is XXH3, which detects damage.
+    It does not help against forgers, as it has no key.
 
     >>> meta = pb.Meta(run="demo", share=pb.Share(round=3))
     >>> payload = encode(meta, torch.tensor([0.5, -1.0]))
@@ -175,12 +175,12 @@ def decode(
     checked: bool = False,
     most: int | None = None,
 ) -> Received:
-    """Return the envelope in `payload`. A tensor of int16 is widened; no other is copied.
+    """Return the envelope in `payload`. A tensor of int16 is widened, and no other is copied.
 
     Raises WireError for anything else.
 
-    checked: these very bytes were accepted once, and a checksum says that they are the same; the
-    digest of the tensor is not computed again. most: how many numbers may be made wider.
+    checked: these very bytes were accepted once, and a checksum shows that they are the same. So
+    the digest of the tensor is not computed again. most: how many numbers may be made wider.
     Reasons: magic, length, meta, format, dtype, numel, shape, sha256, xxh3, apart, finite.
     """
     view = memoryview(payload)

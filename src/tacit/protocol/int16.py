@@ -1,8 +1,9 @@
 """An update's integers as int16, and apart from them those that do not fit.
 
-So an update takes half the bytes: the discrete Gaussian's integers have a standard deviation of at
-most 2^14 (privacy/noise/mechanisms.py), of which one number in twenty does not fit, and up to a
-noise multiplier of 1.3 none. Which do not is seen in what is released, and says nothing else.
+So an update takes half the bytes. The discrete Gaussian's integers have a standard deviation of at
+most 2^14 (privacy/noise/mechanisms.py). Of these one number in twenty does not fit, and up to a
+noise multiplier of 1.3 none. Which numbers do not fit is seen in the released values, and reveals
+nothing else.
 
     numel int16 | k uint32, the places of those that do not fit, rising | their k int32
 

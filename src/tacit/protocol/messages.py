@@ -25,10 +25,11 @@ class Hello:
     (MAPA Algorithm 1, edge line 1: "send ε_k".)
 
     Sent at the start and whenever the edge has no model. It holds public configuration only, for
-    people: a server computes with what the run file says of an edge, whatever the edge says of
-    itself. noise_variance: E||η||²/C² of one push (Δ_0/C² of the paper). spent: the ledger's
-    history (q, z, count). charged: how far the ledger has come. refusals, refusal: how many models
-    the edge's policy refused to work on, and why the last one.
+    people. A server computes with the run file's values for an edge, never with the edge's own.
+    noise_variance: E||η||²/C² of one push (Δ_0/C² of the paper). spent: the ledger's history (q, z,
+    count). charged: how far the ledger has come. refusals, refusal: how many models the edge's
+    policy refused to work on, and why the last one. looked: the last look that the edge is done
+    with: it has answered, or passed it over, as it could not pay.
     """
 
     edge: str
@@ -42,31 +43,34 @@ class Hello:
     charged: Charged = UNCHARGED
     refusals: int = 0
     refusal: str = ""
+    looked: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
     """Edge → wire: a paid-for vector, computed from model `base_version`.
 
-    At the server it is an `Update`.
+    At the server it is an `Update`. look: the look that it answers; 0: it is a step of training.
     """
 
     edge: str
     base_version: int
     released: Released
+    look: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
     """Wire → server: what an edge, a peer or a party has sent, decoded.
 
-    vector: (d,) float32, finite. What it is depends on the algorithm: a noisy mean gradient (MAPA),
-    a model x_new (FedAsync, FedAvg, DP-PASGD), a model's distance to its base (FedBuff; whatever is
-    noised at the server), or a peer's model (A(DP)²SGD). A vertical party's: embeddings of the rows
-    that `part` names, one after the other; none where they were sent before (VAFL). clip: the C
-    that it was made with. steps: how many the sender has taken in all, where no server counts them
-    (A(DP)²SGD). consumable: nobody else reads the memory of `vector`, so a fold may write its
-    result there.
+    vector: (d,) float32, finite. What it is depends on the algorithm. It is a noisy mean gradient
+    (MAPA), a model x_new (FedAsync, FedAvg, DP-PASGD), or a peer's model (A(DP)²SGD). For FedBuff,
+    and for all that is noised at the server, it is a model's distance to its base. A vertical
+    party's is embeddings of the rows that `part` names, one after the other, and none if they were
+    sent before (VAFL). clip: the C that it was made with. steps: how many the sender has taken in
+    all, where no server counts them (A(DP)²SGD). look: 0, or the look that it answers: then
+    `vector` is counts of held-out rows, and moves no model. consumable: nobody else reads the
+    memory of `vector`, so a fold may write its result there.
     """
 
     edge: str
@@ -78,6 +82,7 @@ class Update:
     steps: int = 0
     part: UploadPart | None = None
     consumable: bool = False
+    look: int = 0
 
     @property
     def room(self) -> Tensor | None:
@@ -104,13 +109,15 @@ class Retired:
 class GlobalModel:
     """Server → edge: the model x_t with its version t, and the clip norm C to use.
 
-    params: (d,) float32.
+    params: (d,) float32. look: 0, or the number of the look for which the edge is to judge the
+    model on its held-out rows.
     """
 
     version: int
     params: Tensor
     clip: float
     terms: Terms | None = None
+    look: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """What every message travels in, as protos/tacit/v1/wire.proto specifies: envelopes and parts.
 
 An envelope is: magic, length of the Meta, the Meta, padding to 64 bytes, the tensor's bytes. It
-travels in parts, each an MQTT payload. What an edge says in one is in `wire_up`, what a server says
-in `wire_down`, what a peer says in `wire_gossip`.
+travels in parts, each an MQTT payload. An edge's content of one is in `wire_up`, a server's in
+`wire_down`, a peer's in `wire_gossip`.
 """
 
 from __future__ import annotations

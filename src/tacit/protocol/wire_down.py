@@ -1,4 +1,4 @@
-"""What a server says, to bytes and back. Decoding is strict."""
+"""A server's messages, to bytes and back. Decoding is strict."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def down_in_place(
     if isinstance(message, GlobalModel):
         meta.model.CopyFrom(
             pb.GlobalModel(
-                version=message.version, clip=message.clip, terms=_pack_terms(message.terms)
+                version=message.version,
+                clip=message.clip,
+                terms=_pack_terms(message.terms),
+                look=message.look,
             )
         )
         return encode_in_place(meta, message.params)
@@ -122,7 +125,8 @@ def read_down(received: Received, schema: bytes, size: int) -> ServerOutput:
     else:
         terms = None
     # C is passed on as it came, nan too: the edge's policy refuses it, and counts the refusal.
-    return GlobalModel(meta.model.version, received.tensor, meta.model.clip, terms)
+    look = meta.model.look
+    return GlobalModel(meta.model.version, received.tensor, meta.model.clip, terms, look)
 
 
 def read_vertical(meta: pb.Meta, tensor: Tensor | None) -> Roster | Feedback | Request:

@@ -1,4 +1,4 @@
-"""What an edge or a party says, to bytes and back. Decoding is strict.
+"""An edge's or a party's messages, to bytes and back. Decoding is strict.
 
 Only a `Push` (which holds a `Released`) becomes an update on the wire; there is no way to encode a
 bare tensor.
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from tacit.errors import WireError
 from tacit.privacy.accounting import History, Spend
+from tacit.privacy.accounting.history import UnitSide
 from tacit.privacy.ledger import UNCHARGED, Charged
 from tacit.privacy.release import Released
 from tacit.privacy.release.embeddings import ReleasedEmbedding
@@ -27,6 +28,8 @@ from tacit.protocol.wire_values import MAX_MECHANISM, MAX_REASON, finite, pack_r
 from tacit.shown import printable
 
 SAFE_SCALE = 1e29  # 2^31 times this is still a float32
+_SIDES = {"both": pb.Spend.BOTH, "training": pb.Spend.TRAINING, "held_out": pb.Spend.HELD_OUT}
+_READ_SIDES: dict[int, UnitSide] = {pb.Spend.TRAINING: "training", pb.Spend.HELD_OUT: "held_out"}
 _BLOCK = 1 << 16  # numbers that become real at a time: they stay in a processor's cache
 
 
@@ -80,6 +83,7 @@ def _fill_up(meta: pb.Meta, message: Hello | Push | Report | Embed | Retired) ->
             )
             if released.vector.dtype == torch.int32:
                 update.scale = released.scale
+            update.look = message.look
             meta.update.CopyFrom(update)
             return released.vector
         case Report(model=Shared() as model):
@@ -129,7 +133,8 @@ def read_up(
             tensor = torch.zeros(0)
         else:
             tensor = received.tensor
-        if part is None and tensor.numel() != size:
+        # Of a look the role knows the length.
+        if part is None and not update.look and tensor.numel() != size:
             raise WireError("shape", f"{meta.numel} elements, the model has {size}")
         if real:
             vector = gradient(tensor, update.scale)
@@ -139,8 +144,9 @@ def read_up(
         spent = _read_history(update.spent)
         charged = _read_charged(update.charged)
         return Update(
-            meta.edge, update.base_version, vector, clip, spent, charged, update.steps, part
-        )
+            meta.edge, update.base_version, vector, clip, spent, charged, update.steps, part,
+            look=update.look,
+        )  # fmt: skip
     if received.tensor is not None:
         raise WireError("shape", f"{kind} carries no tensor")
     if kind == "retired":
@@ -167,6 +173,7 @@ def _pack_hello(message: Hello) -> pb.Hello:
         charged=_pack_charged(message.charged),
         refusals=message.refusals,
         refusal=message.refusal,
+        looked=message.looked,
     )
 
 
@@ -186,6 +193,7 @@ def _read_hello(edge: str, hello: pb.Hello) -> Hello:
         charged=_read_charged(hello.charged),
         refusals=hello.refusals,
         refusal=printable(hello.refusal, MAX_REASON),
+        looked=hello.looked,
         **numbers,
     )
 
@@ -198,6 +206,7 @@ def _pack_history(rows: History) -> list[pb.Spend]:
             noise_multiplier=row.noise_multiplier,
             count=row.count,
             mechanism="" if row.mechanism == "gaussian" else row.mechanism,
+            side=_SIDES[row.side],
         )
         for row in rows
     ]
@@ -214,6 +223,7 @@ def _read_history(spends: Iterable[pb.Spend]) -> History:
             finite("noise_multiplier", s.noise_multiplier),
             s.count,
             s.mechanism or "gaussian",
+            side=_READ_SIDES.get(s.side, "both"),
         )
         for s in spends
     )

@@ -1,1 +1,1 @@
-"""What a server checks in edges' updates to detect poisoning, and rules that tolerate it."""
+"""Checks of updates, and rules that tolerate poisoning."""

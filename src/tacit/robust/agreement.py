@@ -1,7 +1,7 @@
 """Find edges that work against the others although each one's updates keep the law of honest ones.
 
 A gradient with its sign turned is one: its length and its noise are an honest edge's. Sums of
-honest updates point the same way where their data has something in common: the inner product of two
+honest updates point the same way if their data has something in common. The inner product of two
 edges' sums is a product of means, plus noise of known size. For edges that work against the others,
 all products with the others are negative, while products among those others are positive.
 """
@@ -43,7 +43,7 @@ def opponents(
 
     The candidates are the set A whose products with all others are most negative, in standard
     deviations. Two tests rule out noise, each wrong with probability e^-t at most (the sum of many
-    products is taken as normal): A's products with the others are below 0, and their mean is below
+    products is taken as normal). A's products with the others are below 0, and their mean is below
     the mean among the others. Four more rule out unequal data, by margins that were measured
     (docs/attacks.md), not proven:
 
@@ -79,9 +79,9 @@ def worsened(walks: Mapping[str, Walk], t: float) -> dict[str, float]:
 
     The sum of all updates, the edge's own among them, runs against the edge's (WORSENED), and its
     sign is the same without any one of the others. An honest edge's own pull is in that sum, and
-    the model knew nothing at first, so its data gained: where the model comes to rest, the sum
+    the model knew nothing at first, so its data gained. Where the model comes to rest, the sum
     stays on its side, however different its data is. One liar that pulls against an honest edge
-    does not change that: at rest the honest updates together lead the other way, and they are the
+    does not change that. At rest the honest updates together lead the other way, and they are the
     sum without the liar's. An edge that sends the others' mean with its sign turned never gains.
     Noise is ruled out as by `opponents`, unequal data by margins that were measured. Of fewer than
     SEVERAL edges the closest half would be one edge or a liar, so there is none.
@@ -113,10 +113,10 @@ def _gains(products: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _products(walks: list[Walk]) -> tuple[Tensor, Tensor]:
-    """Return ⟨S_i, S_j⟩, without what noise adds to ‖S_i‖², and its variance; both (K, K).
+    """Return ⟨S_i, S_j⟩, without what noise adds to ‖S_i‖², and its variance, both (K, K).
 
     The variance is n_i·‖S_j‖² + n_j·‖S_i‖² - n_i·n_j·d, since each sum's noise meets the other's
-    mean and noise; it is at least the noises' own n_i·n_j·d. On the diagonal it is doubled.
+    mean and noise. It is at least the noises' own n_i·n_j·d. On the diagonal it is doubled.
     """
     stacked = torch.stack([walk.total for walk in walks])
     counts = torch.tensor([float(walk.count) for walk in walks], dtype=torch.float64)

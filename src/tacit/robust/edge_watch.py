@@ -62,7 +62,7 @@ class Watch:
 
     It holds two vectors (d,) of float64 for each of K edges, and with `agreement` five. More than
     MOST edges are divided by name into groups of about the same size, and agreement is tested in
-    one group at a time. So an update costs O(MOST·d) and O(MOST²), whatever K.
+    one group at a time. So an update costs O(MOST·d) and O(MOST²), for every K.
     """
 
     def __init__(self, size: int, edges: int, false_alarm: float, *, agreement: bool) -> None:
@@ -166,11 +166,11 @@ class Watch:
     def _weight(self, edge: str) -> float:
         """Return the part of this edge's update that counts, in (0, 1].
 
-        It is below 1 where the edge's mean over its life or a block is longer than FAR times the
-        others' median mean can be, so that it adds no more than that; beyond twice as far it adds
-        the less, the further it pulls. So it is for an edge that stands apart, with NEAR. The same
-        holds for its latest updates with LATEST, and beyond it adds less at once: for who goes as
-        far as the law allows, back and forth, before the end.
+        It is below 1 if the edge's mean over its life or a block is longer than FAR times the
+        others' median mean can be. The edge then adds no more than that. Beyond twice as far it
+        adds the less, the further it pulls. So it is for an edge that stands apart, with NEAR. The
+        same holds for its latest updates with LATEST, and beyond it adds less at once. That is for
+        an edge that goes as far as the law allows, back and forth, before the end.
         """
         group = self._group(bisect.bisect_left(self.names, edge) % self.groups)
         if len(group) < FEWEST:

@@ -1,9 +1,9 @@
 """The law of honest updates: a mean of bounded length plus noise of a known distribution.
 
-An update is (a sum of `rows` clipped gradients + Gaussian noise)·scale, whatever the data. So the
-sum of n of them is no longer than what their rows can pull plus the noise of n updates. Noise grows
-as √n, a pull as n. The noise must also be present: an edge whose updates resemble each other more
-than noise allows adds none, or less than it owes.
+An update is (a sum of `rows` clipped gradients + Gaussian noise)·scale, for all data. So the sum of
+n of them is no longer than what their rows can pull plus the noise of n updates. Noise grows as √n,
+a pull as n. The noise must also be present: an edge whose updates resemble each other more than
+noise allows adds none, or less than it owes.
 
 Everything is whitened, that is divided by the noise's standard deviation, so a clip or a step that
 changes during a run changes nothing here.
@@ -203,7 +203,7 @@ class Sums:
     def _least(self, t: float) -> float:
         """Return the bound below which Σ‖w - mean‖² is with probability at most e^-t.
 
-        It holds whatever the means of the updates are.
+        It holds for all means of the updates.
         """
         d = len(self.whole.total)
         owed = self.owed

@@ -1,1 +1,1 @@
-"""Whole runs in one process under a virtual clock, with the same roles as over MQTT."""
+"""Whole runs under a virtual clock, in one process."""

@@ -1,7 +1,7 @@
 """The work of several edges of linear models in one call, with the same bits: for the simulators.
 
 Every edge keeps its own rows, ledger, budget and randomness, and draws from it in the same order.
-Only the calls are shared: for small models most of a step's time is the cost of calling torch, and
+Only the calls are shared. For small models most of a step's time is the cost of calling torch, and
 a call for 32 edges costs little more than one.
 """
 
@@ -29,6 +29,8 @@ def batchable(edge: EdgeRole, message: GlobalModel) -> bool:
     The edge refuses nothing and its budget pays.
     """
     if not isinstance(edge, GradientEdge | LocalStepsEdge) or edge.halted or edge.refuses(message):
+        return False
+    if message.look:
         return False
     return can_batch(edge, message.clip, edge.task_steps(message.version))
 

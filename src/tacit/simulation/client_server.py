@@ -1,15 +1,15 @@
 """The simulator of a server and its edges: the same roles as over MQTT, in one process.
 
 A virtual clock runs. An event is a message on its way to the server, or the end of the role's
-timer. What an edge does between getting a model and answering is computed when the answer arrives,
-on the model that it was given: so only models of tasks under way are held, and their number is
-bounded by the number of edges, never by the length of the run. An edge at work drops what it is
-sent meanwhile, as over MQTT; one that is away says Hello on its return.
+timer. The work of an edge between a model and its answer is computed when the answer arrives, on
+the model that it was given. So only models of tasks under way are held. Their number is bounded by
+the number of edges, never by the length of the run. An edge at work drops what it is sent
+meanwhile, as over MQTT. An edge that is away sends Hello on its return.
 
-With `network.staleness` there is no clock: each update is a random edge's, on a model whose age is
+With `network.staleness` there is no clock. Each update is a random edge's, on a model whose age is
 uniform in {0, …, max}, as in the evaluation of FedAsync (arXiv:1903.03934, section 6).
 
-A vertical party's tasks are a roster, a feedback and a request; each takes one step's time.
+A vertical party's tasks are a roster, a feedback and a request. Each takes one step's time.
 
 Guarantee: everything is a function of the run file. With edges of seeded noise (`Random(seed)`,
 which protects nobody), two simulations end in the same bits.
@@ -72,6 +72,7 @@ def received(message: object) -> Hello | Update | Retired:
             released.clip,
             released.spent,
             released.charged,
+            look=message.look,
         )
     if isinstance(message, Report):
         spent = message.spent
@@ -280,7 +281,7 @@ class Simulator:
             self._deliver(Halt(self.server.version, NOBODY))
 
     def _keep_time(self) -> None:
-        timer = self.server.timer()
+        timer = self.server.awaited()
         if timer != self._timer and timer is not None:
             self._schedule(self.now + timer.seconds, _CLOCK, timer)
         self._timer = timer

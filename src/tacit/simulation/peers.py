@@ -70,7 +70,7 @@ class PeerSimulator:
             observe(self.server)
 
     def _finish_early(self) -> None:
-        timer = self.server.timer()
+        timer = self.server.awaited()
         # All peers have said their last word, so the observer's deadline is over at once.
         if timer is not None:
             self.server.on_message(Deadline(timer.number))

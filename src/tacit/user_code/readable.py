@@ -1,8 +1,8 @@
 """Source that shows a reader what it runs: code is approved by reading it.
 
-Refused is what an editor shows otherwise than Python reads it: another coding than UTF-8 (in UTF-7
-a comment ends where nobody sees it), characters that turn text around or are not seen, and what
-moves a terminal's cursor or a line's beginning without a new line.
+Source is refused if an editor shows it otherwise than Python reads it. That is another coding than
+UTF-8 (in UTF-7 a comment ends where nobody sees it), and characters that turn text around or are
+not seen. It is also what moves a terminal's cursor or a line's beginning without a new line.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ What a reader finds. `start` is Hello, the public privacy configuration. `on_mes
 model that the plan does not allow, and otherwise does the algorithm's `work`. `retire` is the last
 message of an edge whose budget is spent.
 
-Guarantee. Whatever a server sends, only a `Released` leaves: a refused model costs no budget, and a
-spent budget ends in `Retired` before anything is computed.
+Guarantee. Only a `Released` leaves, for every message of a server. A refused model costs no budget,
+and a spent budget ends in `Retired` before anything is computed.
 
 >>> import torch
 >>> from tacit import config, datasets
@@ -42,6 +42,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
+from tacit.algorithms.base.edge_judge import EdgeJudge
 from tacit.errors import BudgetSpent
 from tacit.models import Model
 from tacit.privacy.ledger.chain import Charge
@@ -54,6 +55,7 @@ from tacit.protocol.messages import (
     Halt,
     Hello,
     Outgoing,
+    Push,
     Retired,
     ServerOutput,
 )
@@ -77,6 +79,8 @@ class EdgeRole(ABC):
         # models refused, and why the latest one was
         self.refusals = 0
         self.refusal = ""
+        self.judge: EdgeJudge | None = None  # of a run that judges on rows held out here
+        self.looked = 0  # the last look that this process is done with
         # q that the server takes this edge to have, where it is a member that states its own rows
         self.run_rate: float | None = None
 
@@ -95,7 +99,7 @@ class EdgeRole(ABC):
 
     def held_steps(self, message: ServerOutput) -> int:
         """Return how many delays of one step the answer to `message` is held back for."""
-        if isinstance(message, GlobalModel):
+        if isinstance(message, GlobalModel) and not message.look:
             return self.task_steps(message.version)
         return 1
 
@@ -110,7 +114,7 @@ class EdgeRole(ABC):
         return 1
 
     def next_charge(self) -> Charge | None:
-        """Return the charge that pays ahead for the next task, whichever it is."""
+        """Return the charge that pays ahead for the next task of any kind."""
         return self.releaser.next_charge(self.most_steps)
 
     def start(self) -> list[Outgoing]:
@@ -129,6 +133,7 @@ class EdgeRole(ABC):
             ledger.charged(),
             self.refusals,
             self.refusal,
+            self.looked,
         )
         return [Outgoing(SERVER, hello)]
 
@@ -155,10 +160,26 @@ class EdgeRole(ABC):
             return self._refuse(f"{type(message).__name__}: this edge works on models only")
         if why := self.refuses(message):
             return self._refuse(why)
+        if message.look:
+            return self._look(message)
         try:
             return self.work(message)
         except BudgetSpent as spent:
             return self.retire(str(spent))
+
+    def _look(self, message: GlobalModel) -> list[Outgoing]:
+        """Judge the model, once for each look; Hello says of a look that is not paid for."""
+        if self.judge is None:
+            return self._refuse(f"look={message.look}: this edge holds no rows out")
+        if message.look <= self.looked:
+            return self.start()
+        try:
+            released = self.judge.answer(message.params)
+        except BudgetSpent:
+            self.looked = message.look
+            return self.start()
+        self.looked = message.look
+        return [Outgoing(SERVER, Push(self.edge, message.version, released, message.look))]
 
     def _refuse(self, why: str) -> list[Outgoing]:
         self.refusals += 1

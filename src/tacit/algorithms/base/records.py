@@ -77,18 +77,26 @@ def _dump(record: EdgeRecord) -> dict[str, Any]:
         "hello": _dump_hello(record.hello),
         "updates": record.updates,
         "retired": record.retired,
-        "spent": [
-            [s.sampling_rate, s.noise_multiplier, s.count, s.mechanism] for s in record.spent
-        ],
+        "spent": [_dump_spend(spend) for spend in record.spent],
         "charged": [record.charged.count, record.charged.head.hex()],
     }
+
+
+def _dump_spend(spend: Spend) -> list[Any]:
+    listed = [spend.sampling_rate, spend.noise_multiplier, spend.count, spend.mechanism]
+    return listed if spend.side == "both" else [*listed, spend.side]
+
+
+def _read_spend(listed: list[Any]) -> Spend:
+    q, z, count, mechanism, *side = listed
+    return Spend(q, z, count, mechanism, side=side[0] if side else "both")
 
 
 def read(values: dict[str, Any]) -> Records:
     """Return the dumped records, in their order."""
     edges = {}
     for name, saved in values.items():
-        spent = tuple(Spend(*row) for row in saved["spent"])
+        spent = tuple(_read_spend(row) for row in saved["spent"])
         count, head = saved["charged"]
         hello = _read_hello(name, spent, saved["hello"])
         edges[name] = EdgeRecord(
@@ -108,6 +116,7 @@ def _dump_hello(hello: Hello) -> dict[str, Any]:
         "clip_max": hello.clip_max,
         "refusals": hello.refusals,
         "refusal": hello.refusal,
+        **({"looked": hello.looked} if hello.looked else {}),
     }
 
 
@@ -123,4 +132,5 @@ def _read_hello(edge: str, spent: History, saved: dict[str, Any]) -> Hello:
         spent=spent,
         refusals=saved["refusals"],
         refusal=saved["refusal"],
+        looked=saved.get("looked", 0),
     )

@@ -4,7 +4,7 @@ All edges that are asked work on the same version. The round ends when all have 
 deadline if `need` have. An edge that did not answer in time is `absent`, and is not asked again
 before it sends something. With fewer than `need` answers the deadline asks other edges instead and
 the round goes on: a model is never made of fewer. Answers are combined in the order of their edges'
-names, so that a round gives the same bits in whatever order its messages arrive.
+names, so that a round gives the same bits in every order in which its messages arrive.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The server role that parameter-server algorithms share: a fold of messages into a model.
 
 Idea. The state of a run is what its journal folds to. A role has no I/O, no clock and no
-randomness: the aggregator, the replay and the simulator give it the same messages in the same
+randomness. The aggregator, the replay and the simulator give it the same messages in the same
 order, and get the same bits.
 
 What a reader finds. `Fold` is the state that every algorithm has, saved by `state` and continued by
@@ -10,7 +10,7 @@ What a reader finds. `Fold` is the state that every algorithm has, saved by `sta
 the end stand the guard's sums, which weigh an update or accuse its edge.
 
 Guarantee. Every update that enters is counted in its edge's record, also one that is stale, kept
-out or too late: it was released, so the reported ε must have it.
+out or too late. It was released, so the reported ε must have it.
 
 >>> from tacit import config
 >>> from tacit.algorithms.mapa.mapa import MapaServer
@@ -42,11 +42,13 @@ from torch import Tensor
 
 from tacit.algorithms.base import records
 from tacit.algorithms.base.laws import Laws
+from tacit.algorithms.base.looks import Looks
 from tacit.algorithms.base.model_average import ModelAverage
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.models import Model
+from tacit.models.bins_read import BinsRead
 from tacit.protocol.messages import (
     EVERYONE,
     Deadline,
@@ -63,6 +65,7 @@ from tacit.protocol.messages import (
 from tacit.robust.edge_watch import Watch
 from tacit.robust.law import Law
 
+_ALL_APPLIED = "all updates applied"
 STALENESS_WINDOW = 200  # τ_max: the largest staleness among this many latest updates
 
 
@@ -96,6 +99,9 @@ class Fold:
             self.watch = Watch(model.size, most, guard.false_alarm, agreement=guard.agreement)
         self.accused: dict[str, str] = {}  # edges whose updates no longer count, and why
         self.kept_out = 0  # updates left out as their edge was accused, or against the others
+        self.looks: Looks | None = None
+        if definition.judging is not None:
+            self.looks = Looks(definition.judging)
         self.model_average: ModelAverage | None = None
         if definition.run.average is not None:
             self.model_average = ModelAverage(definition.run.average, self.horizon)
@@ -147,6 +153,10 @@ class Fold:
             means, averaged = self.model_average.state()
             tensors |= means
             values["average"] = averaged
+        if self.looks is not None:
+            judged, looks = self.looks.state()
+            tensors |= judged
+            values["looks"] = looks
         return tensors, values
 
     def restore(self, tensors: dict[str, Tensor], values: dict[str, Any]) -> None:
@@ -166,6 +176,8 @@ class Fold:
             self.kept_out = values["kept_out"]
         if self.model_average is not None:
             self.model_average.restore(tensors, values["average"])
+        if self.looks is not None:
+            self.looks.restore(tensors, values["looks"])
 
 
 class ServerRole(Fold, ABC):
@@ -203,7 +215,7 @@ class ServerRole(Fold, ABC):
     def law(self, update: Update) -> Law:
         """Return the law that this update keeps if its edge is honest.
 
-        It follows from the run definition, never from what the edge says. Called for admitted
+        It follows from the run definition, never from the edge's own message. Called for admitted
         updates, only with guard.sums.
         """
         raise NotImplementedError
@@ -250,19 +262,33 @@ class ServerRole(Fold, ABC):
     @property
     def largest(self) -> int:
         """The length of the longest vector that an edge may send."""
-        return self.params.numel()
+        return max(self.params.numel(), 0 if self.looks is None else self.looks.width)
+
+    def bins_read(self) -> BinsRead | None:
+        """Return what is known of an additive model's bins; None: of another model, or nothing."""
+        return None
 
     def timer(self) -> Timer | None:
         """Return the timer that this role waits for; None: it waits for messages only."""
         return None
 
+    def awaited(self) -> Timer | None:
+        """Return the timer that the run waits for: the role's, or at its end the last look's."""
+        if self.looks is not None and self.looks.last:
+            return self.looks.timer()
+        return self.timer()
+
     def _waits_for(self, number: int) -> bool:
-        timer = self.timer()
+        timer = self.awaited()
         return timer is not None and timer.number == number
 
     def on_deadline(self, number: int) -> list[Outgoing]:
         """Handle the end of timer `number`."""
         return []
+
+    def work_for(self, edge: str) -> list[Outgoing]:
+        """Return what `edge` is to do now: the open look, or the task of `answer`. Pure."""
+        return self._looks_first(self.answer(edge))
 
     def start(self) -> list[Outgoing]:
         """Return no message: the server only answers."""
@@ -273,7 +299,7 @@ class ServerRole(Fold, ABC):
         outgoing = self._folded(message)
         if self.model_average is not None:
             self.model_average.add(self.version, self.params)
-        return outgoing
+        return self._looks_first(outgoing)
 
     def _folded(self, message: ServerInput) -> list[Outgoing]:
         outgoing: list[Outgoing] = []
@@ -288,15 +314,31 @@ class ServerRole(Fold, ABC):
                 self.edges[edge] = self.edges[edge].retire(message)
                 if not self.halted:
                     outgoing = self.left(edge)
-            case Update() if not self.halted:
-                outgoing = self._update(message)
-            # An update in one batch with the run's last one: too late for the model, but released.
-            case Update(edge) if edge in self.edges:
-                self.edges[edge] = self.edges[edge].account(message)
+            case Update() if message.look:
+                outgoing = self._look(message)
+            case Update():
+                outgoing = self._training(message)
             case Deadline(number) if not self.halted and self._waits_for(number):
-                outgoing = self.on_deadline(number)
-        if self.over():
-            return self._halt("all updates applied")
+                outgoing = self._deadline(number)
+        return self._end(outgoing) if self.over() else outgoing
+
+    def _training(self, update: Update) -> list[Outgoing]:
+        if not self.halted and not self._looks_last:
+            outgoing = self._update(update)
+            if self.looks is not None:
+                self.looks.reach(self.version, self.params)
+            return outgoing
+        # An update in one batch with the run's last one: too late for the model, but released.
+        if update.edge in self.edges:
+            self.edges[update.edge] = self.edges[update.edge].account(update)
+        return [Outgoing(update.edge, self.global_model())] if self._looks_last else []
+
+    def _deadline(self, number: int) -> list[Outgoing]:
+        if self._looks_last:
+            return self._halt(_ALL_APPLIED)
+        outgoing = self.on_deadline(number)
+        if self.looks is not None:
+            self.looks.reach(self.version, self.params)
         return outgoing
 
     def screen(self, update: Update) -> str | None:
@@ -309,6 +351,10 @@ class ServerRole(Fold, ABC):
             return "halted"
         if update.edge not in self.edges:
             return "unknown"
+        if update.look:
+            fits = self.looks is not None and update.vector.numel() == self.looks.width
+            begun = self.looks is not None and self.looks.knows(update.look)
+            return None if fits and begun else "kind"
         if (update.part is not None) != self.in_parts:
             return "kind"
         if update.base_version > self.version:
@@ -344,6 +390,69 @@ class ServerRole(Fold, ABC):
         self.note_staleness(tau)
         self.edges[update.edge] = self.edges[update.edge].account(update, 1)
         return outgoing + self.apply(judged, tau)
+
+    # -- looks at held-out rows --------------------------------------------------------------------
+
+    @property
+    def _looks_last(self) -> bool:
+        """Whether all updates are applied, and the run waits for the last look."""
+        return self.looks is not None and self.looks.last and not self.halted
+
+    def _look(self, update: Update) -> list[Outgoing]:
+        """Take an edge's answer to a look, which moves no model; give it the task that waited."""
+        if update.edge not in self.edges:
+            return []
+        self.edges[update.edge] = self.edges[update.edge].account(update)
+        if self.looks is None or self.halted or update.edge in self.accused:
+            return []
+        self.looks.take(update)
+        return self.answer(update.edge)
+
+    def _end(self, outgoing: list[Outgoing]) -> list[Outgoing]:
+        """End the run, or ask all edges for the last look, and wait for them.
+
+        outgoing: what follows from the last message, where that wait has begun before.
+        """
+        if self.looks is None:
+            return self._halt(_ALL_APPLIED)
+        if self.halted:
+            return outgoing
+        judges = [name for name in self.edges if self._may_look(name)]
+        begins = not self.looks.last
+        self.looks.last = True
+        if not judges:
+            return self._halt(_ALL_APPLIED)
+        return [Outgoing(name, self.global_model()) for name in judges] if begins else outgoing
+
+    def _may_look(self, edge: str) -> bool:
+        """Check whether `edge` is to be given the open look."""
+        record = self.edges[edge]
+        able = not record.retired and edge not in self.accused
+        return able and self.looks is not None and self.looks.is_for(edge, record.hello.looked)
+
+    def _looks_first(self, outgoing: list[Outgoing]) -> list[Outgoing]:
+        """Put the open look in the place of a task, where an edge has not answered it.
+
+        At the run's end there are no more tasks.
+        """
+        if self.looks is None or self.halted:
+            return outgoing
+        replaced = []
+        for out in outgoing:
+            if not isinstance(out.message, GlobalModel):
+                replaced.append(out)
+            elif self._may_look(out.to):
+                replaced.append(Outgoing(out.to, self._look_model()))
+            elif not self.looks.last:
+                replaced.append(out)
+        return replaced
+
+    def _look_model(self) -> GlobalModel:
+        assert self.looks is not None
+        model = self.looks.model
+        assert model is not None
+        looks = self.looks
+        return GlobalModel(looks.version, model, self.clip, self.terms, looks.number)
 
     # -- the guard's sums --------------------------------------------------------------------------
 

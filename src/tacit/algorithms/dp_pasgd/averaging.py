@@ -14,11 +14,11 @@ is solved by `tacit plan dp-pasgd` (design.py).
 | clip             | G         | bound on one example's gradient: clipped to it, not assumed |
 | noise_multiplier | X_m·σ_m/G | the paper's σ_m on the mean gradient |
 
-Differs from the paper (why: docs/algorithms.md): Poisson batches, accounted for by PLD; every local
-iteration is charged, the average is post-processing. Devices that miss a round's deadline are left
-out of that average: nothing is charged that was not computed, the ε of the others does not change,
-and the average is biased towards the data of the quick ones; a device that is late throughout has
-no weight at all.
+Differs from the paper (why: docs/algorithms.md): Poisson batches, accounted for by PLD. Every local
+iteration is charged, and the average is post-processing. Devices that miss a round's deadline are
+left out of that average. Nothing is charged that was not computed, and the ε of the others does not
+change. The average is biased towards the data of the quick devices, and a device that is late
+throughout has no weight at all.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ class DesignedRun:
 
     `sigma` is the root mean square of `sigmas`, one per entry of Problem.batch.
 
-    epsilon: recomputed from K and z, by (9) for `corrected` and `paper`, by PLD for `poisson`; the
-    paper's exceeds ε_th. predicted_loss: the bound that was minimised, on E[L(θ) - L*];
+    epsilon: recomputed from K and z, by (9) for `corrected` and `paper`, by PLD for `poisson`. The
+    paper's exceeds ε_th. predicted_loss: the bound that was minimised, on E[L(θ) - L*].
     average_loss: the provable bound of the same design, on the mean over all K iterates. objective:
     (τ, least bound over R), for each τ that is feasible.
     """
@@ -147,11 +147,10 @@ def plan(
     """Return the best feasible pair (R, τ) under `planner`'s privacy model and bound.
 
     corrected: (9) with its own root, and `last_iterate`. paper: (12), (13), (23) and (25) as
-    printed, so that σ is too small; over the feasible pairs, not `relaxed` and rounded. poisson:
-    every batch drawn with probability `sampling_rate` and accounted by PLD, which is what tacit's
-    devices do, and `last_iterate`; z is exact for the plan's K, and no other pair promises a bound
-    lower by more than a thousandth. Raises ConfigError when nothing is feasible or no noise reaches
-    ε_th.
+    printed, so that σ is too small, over the feasible pairs, not `relaxed` and rounded. poisson:
+    every batch drawn with probability `sampling_rate` and accounted by PLD, as tacit's devices do,
+    and `last_iterate`. z is exact for the plan's K, and no other pair promises a bound lower by
+    more than a thousandth. Raises ConfigError when nothing is feasible or no noise reaches ε_th.
     """
     rounds, tau = pairs(p)
     if planner != "poisson":

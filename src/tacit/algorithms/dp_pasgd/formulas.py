@@ -1,8 +1,8 @@
 """The formulas that the design of DP-PASGD rests on: cost, privacy, convergence.
 
 Paper: arXiv:2003.12705, sections 5 to 7, whose equation numbers are given. Two of them are wrong as
-printed (docs/algorithms.md has figures): `paper_scale` (25) takes the root of (23) that spends 5 to
-77 times ε_th, and `paper_bound` (12) divides by K what no step of its proof divides. `scale`,
+printed (docs/algorithms.md has figures). `paper_scale` (25) takes the root of (23) that spends 5 to
+77 times ε_th. `paper_bound` (12) divides by K what no step of its proof divides. `scale`,
 `last_iterate` and `average_iterate` replace them.
 
 K counts the local steps of a device, τ (`tau`) those between two averages, R = K/τ the averages
@@ -83,7 +83,7 @@ def last_iterate(p: DesignProblem, K: Numbers, B: Numbers) -> Numbers:
 
     It is (17), unrolled step by step instead of averaged. Exact for τ = 1. For τ > 1 the drift
     cancels against the gradients only up to the weights (1 - ηλ)^i of the steps since the last
-    average; an approximation, and the objective of the planners `corrected` and `poisson`.
+    average. So it is an approximation, and the objective of the planners `corrected` and `poisson`.
     """
     contraction = np.exp(K * math.log1p(-p.lr * p.strong_convexity))
     return contraction * p.gap + (1 - contraction) * B

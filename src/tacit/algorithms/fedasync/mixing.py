@@ -19,7 +19,7 @@ MODELS_HELD = 2**24  # bytes of earlier models, where the guard asks what update
 
 
 def staleness_weight(staleness: int, a: FedAsync) -> float:
-    """Return s(t - τ) of section 5.2: 1; (u + 1)^-a; 1 up to b, then 1 / (a(u - b) + 1).
+    """Return s(t - τ) of section 5.2: 1, (u + 1)^-a, or 1 up to b, then 1 / (a(u - b) + 1).
 
     s(0) = 1 for all three.
     """
@@ -142,7 +142,7 @@ class MixingServer(ServerRole):
     def timer(self) -> Timer | None:
         """Return the period after which tasks are given away, while others wait.
 
-        Whoever has worked for longer may be gone.
+        An edge that has worked for longer may be gone.
         """
         if self.idle and self.active:
             return Timer(self.triggers, self.algorithm.deadline_s)

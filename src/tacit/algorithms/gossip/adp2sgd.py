@@ -1,8 +1,8 @@
-"""A(DP)²SGD: asynchronous decentralized parallel SGD with differential privacy; without: ADPSGD.
+"""A(DP)²SGD: asynchronous decentralized parallel SGD with differential privacy, or ADPSGD without.
 
 Paper: "A(DP)²SGD: Asynchronous Decentralized Parallel Stochastic Gradient Descent with Differential
 Privacy" (arXiv:2008.09246), Algorithm 1, eqs (1), (3) and (4), appendix A. A `Peer` is one of its
-workers; there is no server.
+workers. There is no server.
 
 | here          | paper | meaning |
 | ------------- | ----- | --- |
@@ -14,10 +14,10 @@ workers; there is no server.
 | max_staleness | τ     | exchanges between reading ŵ_k and applying the step made of it |
 | noise         | σ     | zC, the standard deviation of the noise on the clipped *sum* |
 
-Differs from the paper (why: docs/algorithms.md): every example is clipped, Poisson batches; the
-noise's σ is for the sum that it is added to, never for the mean (E1); each worker's ledger counts
-its own rate q and its own steps, without a 1/K for "who acts is random" (E2). One exchange is
-exactly once: see `Peer`. `mechanism = "none"` is ADPSGD.
+Differs from the paper (why: docs/algorithms.md): every example is clipped, and batches are Poisson.
+The noise's σ is for the sum that it is added to, never for the mean (E1). Each worker's ledger
+counts its own rate q and its own steps, without a 1/K for "who acts is random" (E2). One exchange
+is exactly once: see `Peer`. `mechanism = "none"` is ADPSGD.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ class Peer(GossipWorker):
     Two peers cannot both know that a message has arrived. So one of them decides an exchange. The
     proposer i sends its model under a number. The receiver j adds δ = (x_i - x_j)/2 to its own
     model, and stores number and δ in the same durable write, before it answers. When the answer
-    comes, i subtracts δ, however often it had to ask and whatever steps it has taken meanwhile; it
+    comes, i subtracts δ, however often it had to ask, and also if it has taken steps meanwhile. It
     proposes nothing else on this link before. So a number is applied at most once at j and at most
-    once at i, and at i only if at j. The mean of all models is that of the steps alone; while an
+    once at i, and at i only if at j. The mean of all models is that of the steps alone. While an
     answer is under way it is δ/K from that. No peer waits: an exchange with a neighbour that is
     disconnected stays open.
 

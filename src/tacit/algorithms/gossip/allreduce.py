@@ -1,12 +1,12 @@
-"""SYNC: the synchronous baseline of A(DP)²SGD; every worker waits for every other, every round.
+"""SYNC: the synchronous baseline of A(DP)²SGD. Every worker waits for every other, every round.
 
-Paper: A(DP)²SGD (arXiv:2008.09246), section 5 and appendix A: "an allreduce (sum) call after
-each learner's weight update in each iteration and then the average of the weights across all the
-learners".
+Paper: A(DP)²SGD (arXiv:2008.09246), section 5 and appendix A. In its words: "an allreduce (sum)
+call after each learner's weight update in each iteration and then the average of the weights across
+all the learners".
 
-The paper's all-reduce is NCCL's, on one machine's GPUs; here every worker says its model to every
-other. Sampling, clipping, noise and ledger are those of `worker.Worker`, so at the same z and T
-the two spend the same ε.
+The paper's all-reduce is NCCL's, on one machine's GPUs. Here every worker sends its model to every
+other. Sampling, clipping, noise and ledger are those of `worker.Worker`, so at the same z and T the
+two spend the same ε.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tacit.protocol.messages import Missing, Outgoing, PeerMessage, Share
 class SyncPeer(GossipWorker):
     """A worker that goes from round to round with all the others.
 
-    Nobody can be two rounds ahead of anybody, so a worker that keeps its two latest shares can give
-    any that is still wanted, in the same bits: all take the mean of the same numbers in the same
-    order, and so have the same model. The driver must make `state()` durable after every call that
-    returns messages, before it sends them.
+    No worker can be two rounds ahead of another. So a worker that keeps its two latest shares can
+    give any that is still wanted, in the same bits. All take the mean of the same numbers in the
+    same order, and so have the same model. The driver must make `state()` durable after every call
+    that returns messages, before it sends them.
     """
 
     waits = True
@@ -110,7 +110,7 @@ class SyncPeer(GossipWorker):
 
     @property
     def neighbours(self) -> frozenset[str]:
-        """All other peers, whatever the graph."""
+        """All other peers, for every graph."""
         return frozenset(self.topology.peers) - {self.edge}
 
     def repeat(self, neighbours: Iterable[str]) -> list[Outgoing]:

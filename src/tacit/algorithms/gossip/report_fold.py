@@ -2,7 +2,7 @@
 
 It also keeps one counter and one record of spending. No peer reads anything from it or waits for
 it. The model is the paper's θ_t = (1/K) Σ_k w_k (Theorem 1 of A(DP)²SGD), of the models as last
-reported; each is post-processing of what its peer's ledger has paid for.
+reported. Each is post-processing of what its peer's ledger has paid for.
 """
 
 from __future__ import annotations

@@ -33,12 +33,12 @@ _DRAWS = 1000  # Erdős–Rényi graphs drawn until one is connected
 class Topology:
     """A graph of peers. Only public numbers go in: every peer makes the same one from the run file.
 
-    ring: an even one is split into senders (even places) and receivers (odd), and only senders
-    propose: so no two proposals cross (appendix A); with an odd number of peers there is no such
-    split, and all peers propose. ring-any: the same senders, each proposing to any receiver at
-    random (appendix A, "communication randomization"). random-pair: the partner at one's step t is
-    that of the t-th random perfect matching of all peers. torus, erdos-renyi, complete: any
-    neighbour at random; all peers propose.
+    ring: an even one is split into senders (even places) and receivers (odd). Only senders propose,
+    so no two proposals cross (appendix A). With an odd number of peers there is no such split, and
+    all peers propose. ring-any: the same senders, each proposing to any receiver at random
+    (appendix A, "communication randomization"). random-pair: the partner at one's step t is that of
+    the t-th random perfect matching of all peers. torus, erdos-renyi, complete: any neighbour at
+    random, and all peers propose.
     """
 
     kind: TopologyKind
@@ -47,16 +47,16 @@ class Topology:
     seed: int
 
     def neighbours(self, peer: str) -> frozenset[str]:
-        """Return all peers that `peer` may have an exchange with, whoever proposes it."""
+        """Return all peers that `peer` may have an exchange with, proposed by either."""
         asking = (other for other in self.peers if peer in self.targets[other])
         return frozenset((*self.targets[peer], *asking))
 
     def partner(self, peer: str, step: int, free: Collection[str], random: Random) -> str | None:
-        """Return whom `peer` proposes an exchange to at its own step number `step`; None: nobody.
+        """Return the peer to which `peer` proposes an exchange at its own step `step`, or None.
 
-        It is uniform among its targets in `free` (connected, with no exchange under way); for
-        random-pair it is the partner in the matching, if free. A_t is doubly stochastic whoever is
-        chosen, so absences change only who meets.
+        It is uniform among its targets in `free` (connected, with no exchange under way). For
+        random-pair it is the partner in the matching, if free. A_t is doubly stochastic for every
+        choice, so absences change only who meets.
         """
         if self.kind == "random-pair":
             matched = self.matching(step).get(peer)
@@ -97,9 +97,9 @@ def build(
 ) -> Topology:
     """Return the graph of `kind` over `peers`, in their order.
 
-    probability: of a link, for erdos-renyi. Raises ConfigError: fewer than two peers, a torus of a
-    prime number of them (or below 2 × 2), or an Erdős–Rényi graph that stays unconnected however
-    often it is drawn.
+    probability: of a link, for erdos-renyi. Raises ConfigError for fewer than two peers, and for a
+    torus of a prime number of them (or below 2 × 2). Raises it also if an Erdős–Rényi graph stays
+    unconnected however often it is drawn.
     """
     names = tuple(peers)
     size = len(names)

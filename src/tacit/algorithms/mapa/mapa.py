@@ -16,11 +16,11 @@ Algorithm 1, Table II. MapaServer is its cloud side; the edge's side is `base/gr
 | deviation         | σ       | standard deviation of one example's gradient |
 | reduction         | θ       | reduction ratio of C per stage |
 
-Differs from the paper (why: docs/algorithms.md): every example is clipped, not the batch mean;
-Poisson batches; Gaussian noise on all d parameters, calibrated for the total (ε, δ) of the run; Δ_b
-uses that noise's true variance; C never falls below clip_min; ε_0 is the run file's, whatever edges
-say; τ_max is the largest staleness measured lately. `mechanism = "paper"` keeps the paper's own
-clipping and noise, which is not private.
+Differs from the paper (why: docs/algorithms.md): every example is clipped, not the batch mean.
+Batches are Poisson. Gaussian noise is on all d parameters, calibrated for the total (ε, δ) of the
+run, and Δ_b uses that noise's true variance. C never falls below clip_min. ε_0 is the run file's,
+never an edge's. τ_max is the largest staleness measured lately. `mechanism = "paper"` keeps the
+paper's own clipping and noise, which is not private.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""VAFL: parties that hold different features of the same people, and their server."""
+"""VAFL: parties that hold different features of the same people."""

@@ -1,4 +1,4 @@
-"""VAFL, the server's side: vertical federated learning; asynchronous, t-synchronous, synchronous.
+"""VAFL, the server's side: vertical federated learning, asynchronous, t-synchronous, synchronous.
 
 Paper: "VAFL: a Method of Vertical Asynchronous Federated Learning" (arXiv:2007.06081),
 Algorithms 1 and 2. The clients' side is party.py.
@@ -15,8 +15,8 @@ Algorithms 1 and 2. The clients' side is party.py.
 | batch     | N_m       | records of one activation |
 
 Differs from the paper (why: docs/algorithms.md): both gradients of an iteration are taken at θ_0^k,
-as (2a) and (2b) say and the listing does not; a party's epochs are in a fresh random order;
-embeddings are clipped before the noise; privacy is counted per release, without amplification;
+as in (2a) and (2b) and not as in the listing. A party's epochs are in a fresh random order.
+Embeddings are clipped before the noise, and privacy is counted per release, without amplification.
 θ_0's model sees noisy embeddings divided by their noise.
 """
 
@@ -190,7 +190,7 @@ class LabelServer(ServerRole):
     def scales(self) -> Tensor:
         """Return (M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m).
 
-        So a step is as long whatever the noise, whose standard deviation c_m is public.
+        So a step is as long for every noise, whose standard deviation c_m is public.
         """
         parties, width = self.table.shape[1:]
         declared = [self.plan(edge).noise_variance(width) / width for edge in self.edges]
@@ -200,7 +200,7 @@ class LabelServer(ServerRole):
     # -- Algorithms 1 and 2, server side -----------------------------------------------------------
 
     def apply(self, update: Update, tau: int) -> list[Outgoing]:
-        """Put an upload into the table; then do whatever it makes possible (line 8)."""
+        """Put an upload into the table, then do all that it makes possible (line 8)."""
         edge = update.edge
         part = update.part
         assert part is not None  # screen()

@@ -183,7 +183,7 @@ class Party:
     def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return (tensors, JSON values) from which `restore` goes on.
 
-        To be made durable with what the party says.
+        The driver makes it durable with the party's message.
         """
         tensors = {"theta": self.theta} | ({} if self.place is None else {"place": self.place})
         return tensors, {

@@ -10,10 +10,10 @@
 | scale       | c_η     | free constant |
 | horizon     | K       | iterations |
 
-The theorems' statements and their proofs disagree in two places, and the proofs are followed:
-Theorem 2's step has min q_m where the statement has min sqrt(q_m), and Theorem 3's has max_m
-sqrt(c_m) where the statement has min. Both make the step that the proof covers: the first longer,
-with the K_0 that goes with it, the second shorter.
+The theorems' statements and their proofs disagree in two places, and the proofs are followed.
+Theorem 2's step has min q_m where the statement has min sqrt(q_m). Theorem 3's has max_m sqrt(c_m)
+where the statement has min. Both make the step that the proof covers: the first longer, with the
+K_0 that goes with it, the second shorter.
 """
 
 from __future__ import annotations

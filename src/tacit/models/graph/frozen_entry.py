@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from tacit.datasets.target import Target
-from tacit.errors import ConfigError
+from tacit.errors import FROM_OWN_CODE, ConfigError
+from tacit.graphs.comparison import ACROSS_ROWS, alike
 from tacit.graphs.freezing import Frozen, freeze
 from tacit.graphs.graph_file import Example
 from tacit.models.objectives import objective_of
@@ -18,6 +21,8 @@ from tacit.models.own_module import OwnModule
 from tacit.models.own_network import least_and_largest
 from tacit.models.start_values import path_inside, start_values
 from tacit.user_code import load_entry, load_module
+
+_TOGETHER = 3  # rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +64,42 @@ def frozen_entry(request: FreezeRequest) -> Frozen:
     loss = None
     if request.loss is not None:
         loss = load_entry(request.loss, request.folder, "model.loss").target
-    return freeze(
+    module = own.build(request.seed)
+    frozen = freeze(
         own.where,
-        own.build(request.seed),
+        module,
         _example(request),
         _least_and_largest(request),
         trainable=request.trainable,
         loss=loss,
     )
+    _check_rows_alone(own.where, module, frozen)
+    return frozen
+
+
+@torch.no_grad()
+def _check_rows_alone(where: str, module: nn.Module, frozen: Frozen) -> None:
+    """Check that the module gives for rows together what the graph gives for each.
+
+    A module that takes one example at a time alone passes. Raises ConfigError.
+    """
+    example = frozen.graph.example
+    generator = torch.Generator().manual_seed(0)
+    if example.below is None:
+        x = torch.rand((_TOGETHER, *example.shape), generator=generator)
+    else:
+        x = torch.randint(example.below, (_TOGETHER, *example.shape), generator=generator)
+    try:
+        together = copy.deepcopy(module)(x)
+    except FROM_OWN_CODE:
+        return
+    if not isinstance(together, Tensor) or together.shape[:1] != (_TOGETHER,):
+        return
+    run = frozen.checked.network.run
+    for row, output in zip(x, together, strict=True):
+        alone = run(frozen.values, row.unsqueeze(0)).reshape(output.shape)
+        if not alike(alone, output.clone):
+            raise ConfigError(f"{where}: {ACROSS_ROWS}")
 
 
 def _least_and_largest(request: FreezeRequest) -> Tensor:

@@ -16,7 +16,7 @@ from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from tacit.errors import ConfigError
-from tacit.graphs.graph_check import CheckedGraph
+from tacit.graphs.graph_check import CheckedGraph, refusing, renamed
 from tacit.graphs.interpreter import Program
 from tacit.models.graph.one_pass import OnePass, one_pass
 from tacit.models.losses import Loss, cross_entropy
@@ -206,10 +206,12 @@ def check_gradients(where: str, model: GraphModel) -> None:
     A gradient of zeros, as at a start of zeros, is no error. Raises ConfigError, which `where`
     begins.
     """
-    if not model.layout:
+    if not model.size:
         raise ConfigError(f"{where}: has no parameter to train (model.trainable)")
     x, y = model.random_batch(1, torch.Generator().manual_seed(1))
-    for (name, _), part in zip(model.layout, model.row_parts(model.init(0), x, y[0]), strict=True):
+    with renamed(where), refusing():
+        parts = model.row_parts(model.init(0), x, y[0])
+    for (name, _), part in zip(model.layout, parts, strict=True):
         if part is None:
             raise ConfigError(without_gradient(where, name))
 

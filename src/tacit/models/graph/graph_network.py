@@ -15,7 +15,7 @@ from torch import Tensor
 from tacit import regular_file
 from tacit.errors import ConfigError
 from tacit.graphs.graph_check import checked
-from tacit.graphs.graph_file import GraphFile, GraphWeight, is_trainable, read_graph
+from tacit.graphs.graph_file import GraphFile, GraphWeight, check_patterns, is_trainable, read_graph
 from tacit.graphs.graph_values import MOST_VALUES, values_beside
 from tacit.models.graph.graph_model import GraphModel, check_gradients
 from tacit.models.losses import Loss, chosen_loss
@@ -69,6 +69,8 @@ class GraphNetwork(NamedNetwork):
                 f"model.file={self.file}: takes examples of {list(graph.example.shape)}; the data "
                 f"has {list(use.shape)}; freeze it with --shape {','.join(map(str, use.shape))}"
             )
+        names = [weight.name for weight in graph.weights if weight.trained]
+        check_patterns(f"model.file={self.file}", names, self.trainable)
         trained = tuple(self._with_trained(weight) for weight in graph.weights)
         graph = graph.model_copy(update={"weights": trained})
         values = self._values(graph)

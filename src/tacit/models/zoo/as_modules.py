@@ -6,11 +6,12 @@ from typing import Any
 
 from torch import nn
 
+from tacit.models.additive import AdditiveModel
 from tacit.models.model_contract import Model
 from tacit.models.zoo.deep import DeepModel
 from tacit.models.zoo.layered import Layered
 from tacit.models.zoo.lstm import Lstm
-from tacit.models.zoo.modules import Cnn, Deep, LanguageModel, Logistic
+from tacit.models.zoo.modules import Additive, Cnn, Deep, LanguageModel, Logistic
 
 
 def construction_of(model: Model) -> tuple[type[nn.Module], dict[str, Any]]:
@@ -22,6 +23,11 @@ def construction_of(model: Model) -> tuple[type[nn.Module], dict[str, Any]]:
     if isinstance(model, DeepModel):
         of_deep = {"width": model.width, "blocks": model.blocks}
         return Deep, {"name": model.name, **of_both, **of_deep}
+    if isinstance(model, AdditiveModel):
+        columns = [
+            (each.place, each.width, each.bins, each.low, each.high) for each in model.columns
+        ]
+        return Additive, of_both | {"columns": columns}
     assert isinstance(model, Layered)
     if not model.channels and not model.hidden:
         return Logistic, of_both

@@ -1,11 +1,11 @@
 """Deep image networks that keep examples apart: a residual and a depthwise separable network.
 
 Both have three stages: the first at the image's size, then twice the side halved and the channels
-doubled; then the mean over the places, and a dense layer. Every convolution's output is
+doubled. After them come the mean over the places, and a dense layer. Every convolution's output is
 group-normalised, without parameters.
 
-`resnet`: blocks of two 3×3 convolutions added to their input (He et al., arXiv:1512.03385; where
-the size changes the input is thinned out and padded with zeros, their option A). `mobilenet`:
+`resnet`: blocks of two 3×3 convolutions added to their input (He et al., arXiv:1512.03385). Where
+the size changes, the input is thinned out and padded with zeros, their option A. `mobilenet`:
 blocks of a 3×3 convolution of every channel by itself and one of all channels at one place (Howard
 et al., arXiv:1704.04861). Both papers have batch normalisation.
 """

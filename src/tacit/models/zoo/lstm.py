@@ -3,8 +3,9 @@
 Shapes: x, y int64 (B, T), y the word after each of x -> scores (B, T, V). The example is the whole
 sequence: its loss is the mean over its T words, and its gradient is what is clipped.
 
-The cell (Hochreiter and Schmidhuber, doi:10.1162/neco.1997.9.8.1735, with forget gates) is written
-with plain operations, so that the input of every gate is at hand; torch.nn.LSTM does not show it.
+The cell is that of Hochreiter and Schmidhuber, doi:10.1162/neco.1997.9.8.1735, with forget gates.
+It is written with plain operations, so that the input of every gate is at hand. torch.nn.LSTM does
+not show it.
 """
 
 from __future__ import annotations

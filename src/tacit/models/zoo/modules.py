@@ -17,12 +17,15 @@ are explained at `tacit.models.build`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from tacit.models.bins import BinnedColumn, as_inputs
 
 _ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 _GROUP = 5  # the most channels that share a mean and a variance
@@ -47,6 +50,32 @@ class Logistic(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.dense1(torch.flatten(x, 1)))
+
+
+class Additive(nn.Module):
+    """`additive`: a score of each class is the sum of what the bins of a row's columns say.
+
+    (B, *shape) -> (B, classes). columns: of each its first place, how many places it has, its bins,
+    and between what a number lies. More than one place are one-hot.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        classes: int,
+        columns: Sequence[tuple[int, int, int, float, float]],
+    ) -> None:
+        super().__init__()
+        self.shape = tuple(shape)
+        self.columns = [
+            BinnedColumn("", place, bins, width, low, high, ("",) * width if width > 1 else ())
+            for place, width, bins, low, high in columns
+        ]
+        width = sum(column.bins for column in self.columns) + 1
+        self.bins = nn.Linear(width, classes, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return cast(Tensor, self.bins(as_inputs(self.columns, x)))
 
 
 class Cnn(nn.Module):
@@ -101,9 +130,9 @@ class Cnn(nn.Module):
 class Deep(nn.Module):
     """`resnet` (arXiv:1512.03385) and `mobilenet` (arXiv:1704.04861): three stages of blocks.
 
-    A block is two convolutions; a `resnet`'s are added to the block's input, of which, where the
-    size changes, every other place is kept and channels of zeros are added.
-    (B, *shape) -> (B, classes).
+    A block is two convolutions. A `resnet`'s are added to the block's input. Where the size
+    changes, every other place of the input is kept and channels of zeros are added. (B, *shape) ->
+    (B, classes).
     """
 
     def __init__(

@@ -8,16 +8,26 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Spend(_message.Message):
-    __slots__ = ("sampling_rate", "noise_multiplier", "count", "mechanism")
+    __slots__ = ("sampling_rate", "noise_multiplier", "count", "mechanism", "side")
+    class Side(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        BOTH: _ClassVar[Spend.Side]
+        TRAINING: _ClassVar[Spend.Side]
+        HELD_OUT: _ClassVar[Spend.Side]
+    BOTH: Spend.Side
+    TRAINING: Spend.Side
+    HELD_OUT: Spend.Side
     SAMPLING_RATE_FIELD_NUMBER: _ClassVar[int]
     NOISE_MULTIPLIER_FIELD_NUMBER: _ClassVar[int]
     COUNT_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
+    SIDE_FIELD_NUMBER: _ClassVar[int]
     sampling_rate: float
     noise_multiplier: float
     count: int
     mechanism: str
-    def __init__(self, sampling_rate: _Optional[float] = ..., noise_multiplier: _Optional[float] = ..., count: _Optional[int] = ..., mechanism: _Optional[str] = ...) -> None: ...
+    side: Spend.Side
+    def __init__(self, sampling_rate: _Optional[float] = ..., noise_multiplier: _Optional[float] = ..., count: _Optional[int] = ..., mechanism: _Optional[str] = ..., side: _Optional[_Union[Spend.Side, str]] = ...) -> None: ...
 
 class Charged(_message.Message):
     __slots__ = ("count", "head")
@@ -38,7 +48,7 @@ class Terms(_message.Message):
     def __init__(self, mechanism: _Optional[str] = ..., sampling_rate: _Optional[float] = ..., noise_multiplier: _Optional[float] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max", "spent", "charged", "refusals", "refusal", "definition")
+    __slots__ = ("epsilon", "delta", "mechanism", "noise_variance", "clip_min", "clip_max", "spent", "charged", "refusals", "refusal", "definition", "looked")
     EPSILON_FIELD_NUMBER: _ClassVar[int]
     DELTA_FIELD_NUMBER: _ClassVar[int]
     MECHANISM_FIELD_NUMBER: _ClassVar[int]
@@ -50,6 +60,7 @@ class Hello(_message.Message):
     REFUSALS_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     DEFINITION_FIELD_NUMBER: _ClassVar[int]
+    LOOKED_FIELD_NUMBER: _ClassVar[int]
     epsilon: float
     delta: float
     mechanism: str
@@ -61,7 +72,8 @@ class Hello(_message.Message):
     refusals: int
     refusal: str
     definition: str
-    def __init__(self, epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., mechanism: _Optional[str] = ..., noise_variance: _Optional[float] = ..., clip_min: _Optional[float] = ..., clip_max: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ..., charged: _Optional[_Union[Charged, _Mapping]] = ..., refusals: _Optional[int] = ..., refusal: _Optional[str] = ..., definition: _Optional[str] = ...) -> None: ...
+    looked: int
+    def __init__(self, epsilon: _Optional[float] = ..., delta: _Optional[float] = ..., mechanism: _Optional[str] = ..., noise_variance: _Optional[float] = ..., clip_min: _Optional[float] = ..., clip_max: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ..., charged: _Optional[_Union[Charged, _Mapping]] = ..., refusals: _Optional[int] = ..., refusal: _Optional[str] = ..., definition: _Optional[str] = ..., looked: _Optional[int] = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("step", "request", "rows")
@@ -74,7 +86,7 @@ class Part(_message.Message):
     def __init__(self, step: _Optional[int] = ..., request: _Optional[int] = ..., rows: _Optional[bytes] = ...) -> None: ...
 
 class Update(_message.Message):
-    __slots__ = ("base_version", "clip", "spent", "charged", "scale", "part", "steps")
+    __slots__ = ("base_version", "clip", "spent", "charged", "scale", "part", "steps", "look")
     BASE_VERSION_FIELD_NUMBER: _ClassVar[int]
     CLIP_FIELD_NUMBER: _ClassVar[int]
     SPENT_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +94,7 @@ class Update(_message.Message):
     SCALE_FIELD_NUMBER: _ClassVar[int]
     PART_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
+    LOOK_FIELD_NUMBER: _ClassVar[int]
     base_version: int
     clip: float
     spent: _containers.RepeatedCompositeFieldContainer[Spend]
@@ -89,7 +102,8 @@ class Update(_message.Message):
     scale: float
     part: Part
     steps: int
-    def __init__(self, base_version: _Optional[int] = ..., clip: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ..., charged: _Optional[_Union[Charged, _Mapping]] = ..., scale: _Optional[float] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., steps: _Optional[int] = ...) -> None: ...
+    look: int
+    def __init__(self, base_version: _Optional[int] = ..., clip: _Optional[float] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ..., charged: _Optional[_Union[Charged, _Mapping]] = ..., scale: _Optional[float] = ..., part: _Optional[_Union[Part, _Mapping]] = ..., steps: _Optional[int] = ..., look: _Optional[int] = ...) -> None: ...
 
 class Retired(_message.Message):
     __slots__ = ("reason", "spent", "charged")
@@ -102,14 +116,16 @@ class Retired(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., spent: _Optional[_Iterable[_Union[Spend, _Mapping]]] = ..., charged: _Optional[_Union[Charged, _Mapping]] = ...) -> None: ...
 
 class GlobalModel(_message.Message):
-    __slots__ = ("version", "clip", "terms")
+    __slots__ = ("version", "clip", "terms", "look")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     CLIP_FIELD_NUMBER: _ClassVar[int]
     TERMS_FIELD_NUMBER: _ClassVar[int]
+    LOOK_FIELD_NUMBER: _ClassVar[int]
     version: int
     clip: float
     terms: Terms
-    def __init__(self, version: _Optional[int] = ..., clip: _Optional[float] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ...) -> None: ...
+    look: int
+    def __init__(self, version: _Optional[int] = ..., clip: _Optional[float] = ..., terms: _Optional[_Union[Terms, _Mapping]] = ..., look: _Optional[int] = ...) -> None: ...
 
 class Proposal(_message.Message):
     __slots__ = ("life", "seq", "counts")
