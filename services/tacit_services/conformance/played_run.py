@@ -7,7 +7,7 @@ other, come back with a second Hello, and let deadlines pass.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -19,6 +19,7 @@ from tacit.algorithms.base.edge import EdgeRole
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.own.own_steps import OwnStepsEdge
 from tacit.config import RunFile
+from tacit.datasets.source import EdgePart
 from tacit.errors import ConfigError
 from tacit.protocol import wire_up
 from tacit.protocol.messages import GlobalModel, Outgoing, Push, Update
@@ -43,14 +44,17 @@ class RecordedEntry:
 
 
 class Rehearsal:
-    """One run of an algorithm on a published data set, with its journal.
+    """One run of an algorithm on rows that are nobody's secret, with its journal.
 
     entries: what has entered the journal. pushes: what edges have sent, with the releases that each
     ledger had counted before and after. rules: of edges whose local steps are a rule's.
     """
 
-    def __init__(self, run: RunFile, seed: int) -> None:
-        """Raises ConfigError where the run's edges have no published rows."""
+    def __init__(self, run: RunFile, seed: int, rows: Sequence[EdgePart] = ()) -> None:
+        """rows: of each edge; of nobody. Without them, of the run's published data set.
+
+        Raises ConfigError where the run's rows are not published.
+        """
         torch.set_num_threads(1)
         self.run = run
         self.definition = run.define()
@@ -60,7 +64,7 @@ class Rehearsal:
         self.schema = self.model.schema_hash()
         self.server = registry.server(self.definition, self.model)  # it has been tried
         self._algorithm = registry.algorithm(self.definition)
-        parts = simulated_run.rows_by_edge(self.definition, None)
+        parts = rows or simulated_run.rows_by_edge(self.definition, None)
         self.edges: dict[str, EdgeRole] = {
             f"edge-{number}": simulated_run.edge(self.definition, self.model, number, part)
             for number, part in enumerate(parts)
@@ -94,7 +98,7 @@ class Rehearsal:
 
     def _turn(self) -> None:
         name = self._random.choice(list(self.edges))
-        timer = self.server.timer()
+        timer = self.server.awaited()
         again = self._random.random() < _AGAIN
         if timer is not None and (again or not self._tasks):
             self._enter(OPERATOR, entries.deadline(RUN, timer.number))

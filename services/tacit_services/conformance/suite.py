@@ -15,7 +15,6 @@ import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
@@ -25,11 +24,11 @@ from tacit.algorithms.base.edge_task import EdgeTask
 from tacit.algorithms.base.local_steps import LocalStepsTask
 from tacit.algorithms.base.server import ServerRole
 from tacit.algorithms.base.tree_sums import TreeSumsTask
+from tacit.algorithms.least_squares.moments_edge import MomentsTask
 from tacit.algorithms.own.own_steps import OwnStepsTask
-from tacit.audit import message_attacks
+from tacit.audit import message_attacks, moments_attack
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness, Subject
-from tacit.errors import TacitError
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.release import Mechanism, Released
 from tacit.protocol.messages import Hello, Retired, Update
@@ -37,6 +36,7 @@ from tacit.simulation.client_server import received
 from tacit_services.aggregator.run_journal import RunJournal
 from tacit_services.aggregator.snapshots import Saving
 from tacit_services.conformance import elsewhere
+from tacit_services.conformance.check_result import CheckResult, NonconformanceError, require
 from tacit_services.conformance.played_run import RUN, RecordedEntry, Rehearsal, digest
 from tacit_services.conformance.rule import differs
 from tacit_services.journal import snapshot_file
@@ -48,18 +48,6 @@ from tacit_services.journal.store.memory import MemoryRun, MemoryStore
 KILLS = 20  # seeds of orders of kills
 _DIES, _RESENT, _SAVES = 0.2, 0.2, 0.2
 _PUSHES = 2000  # of the audit, each way
-
-
-class NonconformanceError(TacitError):
-    """A promise that an algorithm does not keep."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckResult:
-    """One check, and why it fails; None: it passes."""
-
-    name: str
-    why: str | None
 
 
 def conform(rehearsal: Rehearsal, checks: Iterable[str] = ()) -> Iterator[CheckResult]:
@@ -77,15 +65,8 @@ def conform(rehearsal: Rehearsal, checks: Iterable[str] = ()) -> Iterator[CheckR
             yield CheckResult(name, None)
 
 
-def _require(holds: bool, promise: str) -> None:
-    if not holds:
-        raise NonconformanceError(promise)
-
-
 def _equal(ours: str, theirs: str, what: str) -> None:
-    _require(
-        ours == theirs, f"{what} ends in another state: SHA-256 {theirs[:12]}, not {ours[:12]}"
-    )
+    require(ours == theirs, f"{what} ends in another state: SHA-256 {theirs[:12]}, not {ours[:12]}")
 
 
 # -- the server ------------------------------------------------------------------------------------
@@ -97,9 +78,9 @@ def _shown(rehearsal: Rehearsal) -> None:
     before = digest(role)
     schedule = role.schedule()
     for key in ("clip", "learning_rate"):
-        _require(key in schedule, f"schedule() has no {key!r}")
+        require(key in schedule, f"schedule() has no {key!r}")
     bad = [key for key, value in schedule.items() if not math.isfinite(value)]
-    _require(not bad, f"schedule() has no finite number for {', '.join(bad)}")
+    require(not bad, f"schedule() has no finite number for {', '.join(bad)}")
     fresh = rehearsal.new_server()
     for message in rehearsal.messages():
         state = digest(fresh)
@@ -139,7 +120,7 @@ def _replays_elsewhere(rehearsal: Rehearsal) -> None:
         child = elsewhere.ran(
             "tacit_services.cli.main", "replay", str(path), "--json", "--code", code
         )
-    _require(child.returncode == 0, f"tacit replay failed: {child.stderr.strip()[-300:]}")
+    require(child.returncode == 0, f"tacit replay failed: {child.stderr.strip()[-300:]}")
     theirs = json.loads(child.stdout)["model_sha256"]
     _equal(
         _weights(rehearsal),
@@ -206,7 +187,7 @@ def _writes_nowhere(rehearsal: Rehearsal) -> None:
         held += [(place, name, tensor, tensor.clone()) for name, tensor in tensors.items()]
         role.on_message(message)
     for place, name, tensor, copy in held:
-        _require(
+        require(
             _same_bits(tensor, copy),
             f"{name} of the state after {place} messages was written into; give it a new tensor",
         )
@@ -248,7 +229,7 @@ def _killed(rehearsal: Rehearsal, random: Random, saver: Executor) -> str:
         if sent and random.random() < _RESENT:
             again = random.choice(sent)
             (answer,) = journal.store.append([NewEntry(again.sender, again.seq, again.payload)])
-            _require(answer.verdict == Verdict.DUPLICATE, "a message that was sent again counted")
+            require(answer.verdict == Verdict.DUPLICATE, "a message that was sent again counted")
         journal.store.append([NewEntry(entry.sender, entry.seq, entry.payload)])
         sent.append(entry)
         if random.random() < _DIES:
@@ -282,9 +263,9 @@ def _door(rehearsal: Rehearsal) -> None:
     """Check that every push was released and paid before it left."""
     task = rehearsal.definition.algorithm.task(rehearsal.definition.privacy.noise_at)
     for role, push, before, after in rehearsal.pushes:
-        _require(type(push.released) is Released, f"{role.edge} pushed what was not released")
+        require(type(push.released) is Released, f"{role.edge} pushed what was not released")
         paid = after - before
-        _require(
+        require(
             task.least_steps <= paid <= task.most_steps,
             f"{role.edge} pushed an update that paid {paid} releases, of at most {task.most_steps}",
         )
@@ -294,7 +275,7 @@ def _door(rehearsal: Rehearsal) -> None:
         if isinstance(message, Hello | Update | Retired):
             newest[message.edge] = message.charged
     for name, counted in newest.items():
-        _require(
+        require(
             counted == charged[name],
             f"{name}'s ledger has {charged[name]}, and the journal says {counted}",
         )
@@ -308,9 +289,9 @@ def _spent(rehearsal: Rehearsal) -> None:
         if not spends or not rehearsal.definition.promise.private:
             continue
         spent = epsilon_pld(spends, plan.delta)
-        _require(spent <= plan.epsilon, f"{name} has spent ε = {spent:g} of {plan.epsilon:g}")
+        require(spent <= plan.epsilon, f"{name} has spent ε = {spent:g} of {plan.epsilon:g}")
         record = rehearsal.server.edges[name]
-        _require(
+        require(
             tuple(record.spent) == tuple(spends),
             f"the server's record of {name} is not what its ledger has",
         )
@@ -324,7 +305,7 @@ def _rules(rehearsal: Rehearsal) -> None:
     edges = {name: rule.steps for name, rule in rehearsal.rules.items()}
     with tempfile.TemporaryDirectory() as place:
         why = differs(task, rehearsal.definition.folder, edges, Path(place))
-    _require(not why, why)
+    require(not why, why)
 
 
 def _attacked(rehearsal: Rehearsal) -> None:
@@ -333,8 +314,12 @@ def _attacked(rehearsal: Rehearsal) -> None:
     mechanism = rehearsal.definition.plans.default.mechanism
     if mechanism == "none":
         return
-    for finding in attacks(conformance_subject(task, mechanism)):
-        _require(
+    if isinstance(task, MomentsTask):
+        findings = moments_attack.attacked(Randomness(1))
+    else:
+        findings = attacks(conformance_subject(task, mechanism))
+    for finding in findings:
+        require(
             finding.good,
             f"{finding.test}: a message shows {finding.quantity} {finding.measured:.3g} of a row, "
             f"above {finding.claim:.3g}",
