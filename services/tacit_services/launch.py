@@ -1,9 +1,9 @@
 """Starts one service in the current process: aggregator, edge, peer or party.
 
-Both ways to start a service end here: a command such as `tacit edge`, and a child process that is
-forked from a process which has the imports done already (children/preload.py). A service
-takes its settings from the `TACIT_*` variables of the environment. Its libraries are imported when
-it is started, not when this module is.
+Both ways to start a service end here. One is a command such as `tacit edge`. The other is a child
+process that is forked from a process which has the imports done already (children/preload.py). A
+service takes its settings from the `TACIT_*` variables of the environment. Its libraries are
+imported when it is started, not when this module is.
 """
 
 from __future__ import annotations

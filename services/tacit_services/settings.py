@@ -191,7 +191,9 @@ class EdgeSettings(ServiceSettings):
         5.0, gt=0, description="seconds without an answer before the same bytes go out again"
     )
     turns: Path | None = Field(
-        None, description="named pipe of `tacit run`: its edges take turns at computing"
+        None,
+        description="a file, by whose lock edges that share a GPU take turns at computing; or the "
+        "named pipe of `tacit run`",
     )
     rows_alone: bool = Field(
         True,

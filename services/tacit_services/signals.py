@@ -1,8 +1,8 @@
 """SIGTERM and SIGINT as an event.
 
 A handler runs between any two steps of the main thread, also within `Event.wait`, while that holds
-the event's lock: a handler that set the event there would wait for itself for ever. So the handlers
-do nothing, and a thread, which hears of each signal by a socket, sets the event.
+the event's lock. A handler that set the event there would wait for itself for ever. So the handlers
+do nothing. A thread, which learns of each signal by a socket, sets the event.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The console script `tacit`: it begins before typer, which only the extras install."""
+"""The console script `tacit`.
+
+It begins before typer, which only the extras install.
+"""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from urllib.parse import quote
 import httpx
 from pydantic import TypeAdapter, ValidationError
 
+from tacit_client.bounded import ENDLESS, FILE, BoundedTransport, proxy_before
 from tacit_client.models import (
     Begun,
     Edge,
@@ -80,12 +81,13 @@ class Client:
     """
 
     def __init__(self, url: str, token: str | None = None, timeout: float = 10.0) -> None:
-        """Prepare a client for the aggregator at `url` (http://HOST:PORT); no request is made yet.
+        """Prepare a client for the aggregator at `url` (http://HOST:PORT) and make no request yet.
 
-        `token` is the operator's, for `halt`, `predict` and `release`; or the one for reading,
-        where the aggregator wants one (ApiError 401 else). `timeout` is in seconds; as long it
-        waits where the aggregator says that this address has asked too often (ApiError 429 then).
-        Raises ValueError for what is not a URL.
+        `token` is the operator's, for `halt`, `predict` and `release`. It may be the token for
+        reading, if the aggregator needs one (ApiError 401 without it). `timeout` is in seconds, in
+        which bytes must come (a whole answer has 30 s more). The client waits as long if the
+        aggregator reports that this address has asked too often (ApiError 429 then). Raises
+        ValueError for a string that is no URL.
         """
         try:
             base = httpx.URL(url)
@@ -107,8 +109,15 @@ class Client:
             headers = {}
         # A proxy from the environment cannot reach this machine's own loopback.
         direct = base.host in _LOOPBACK
+        proxy = None if direct else proxy_before(base)
+        trusted = httpx.create_ssl_context(trust_env=not direct)
         self._http: httpx.Client = _Paced(
-            timeout, base_url=base, timeout=timeout, headers=headers, trust_env=not direct
+            timeout,
+            base_url=base,
+            timeout=timeout,
+            headers=headers,
+            transport=BoundedTransport(trusted, proxy),
+            trust_env=False,
         )
 
     @classmethod
@@ -190,7 +199,9 @@ class Client:
         else:
             headers = {}
         with self._reached():
-            response = self._http.get(f"{self._root}/model/weights", headers=headers)
+            response = self._http.get(
+                f"{self._root}/model/weights", headers=headers, extensions=FILE
+            )
         if response.status_code == 304:
             return None
         data = self._checked(response).content
@@ -214,19 +225,20 @@ class Client:
         return _parsed(self._checked(response), Halted)
 
     def begin(self) -> Begun:
-        """Begin the run with the edges that are there; needs the token. It may be called again.
+        """Begin the run with the edges that are there. Needs the token. It may be called again.
 
-        Raises ApiError 404 if the run is over; 409 if no edge is there; 503 as `halt` does.
+        Raises ApiError 404 if the run is over, 409 if no edge is there, 503 as `halt` does.
         """
         with self._reached():
             response = self._http.post(f"{self._root}/begin")
         return _parsed(self._checked(response), Begun)
 
     def predict(self, ids: list[str], wait_s: float = 30.0) -> Predictions:
-        """Return the classes of records; needs the token, and may cost the parties' budgets.
+        """Return the classes of records. Needs the token, and may cost the parties' budgets.
 
-        Raises ApiError 404: an id is unknown; 409: the run is not over, or not vertical; 410: a
-        party's budget is spent; 503: a party did not answer within `wait_s` seconds.
+        Raises ApiError 404 if an id is unknown, and 409 if the run is not over, or not vertical.
+        Raises 410 if a party's budget is spent, and 503 if a party did not answer within `wait_s`
+        seconds.
         """
         timeout = httpx.Timeout(self._timeout, read=wait_s + self._timeout)
         with self._reached():
@@ -236,9 +248,9 @@ class Client:
         return _parsed(self._checked(response), Predictions)
 
     def release(self, edge: str) -> None:
-        """End an edge's quarantine; needs the token.
+        """End an edge's quarantine. Needs the token.
 
-        Raises ApiError 404 if it is not in quarantine, or the run is over; 503 as `halt` does.
+        Raises ApiError 404 if it is not in quarantine, or the run is over, and 503 as `halt` does.
         """
         with self._reached():
             self._checked(self._http.post(f"{self._root}/edges/{_segment(edge)}/release"))
@@ -251,10 +263,13 @@ class Client:
         timeout = httpx.Timeout(self._timeout, read=_EVENT_TIMEOUT)
         with (
             self._reached(),
-            self._http.stream("GET", f"{self._root}/events", timeout=timeout) as response,
+            self._http.stream(
+                "GET", f"{self._root}/events", timeout=timeout, extensions=ENDLESS
+            ) as response,
         ):
             if not response.is_success:
                 response.read()
+            response.encoding = "utf-8"  # whatever it says: not each codec is one of text
             for event, data in _server_sent(self._checked(response).iter_lines()):
                 if event == "status":
                     yield _model(Status, data, response.status_code)
@@ -276,7 +291,7 @@ def reached(url: str) -> Iterator[None]:
     """Raise Unreachable where `url` does not answer in the block."""
     try:
         yield
-    except httpx.TransportError as error:
+    except httpx.RequestError as error:
         raise Unreachable(url, str(error) or type(error).__name__) from error
 
 
@@ -319,10 +334,10 @@ class _Paced(httpx.Client):
 
 
 def _parsed(response: httpx.Response, kind: type[T]) -> T:
-    return _model(kind, response.text, response.status_code)
+    return _model(kind, response.content, response.status_code)
 
 
-def _model(kind: type[T], text: str, status: int) -> T:
+def _model(kind: type[T], text: str | bytes, status: int) -> T:
     try:
         return TypeAdapter(kind).validate_python(json.loads(text))
     except ValidationError as error:

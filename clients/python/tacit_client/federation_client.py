@@ -5,7 +5,6 @@ One run's own interface, while it trains, is `of_run(name)`: the `Client` of its
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
 import ssl
@@ -13,11 +12,12 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 from pydantic import BaseModel, ConfigDict
 
+from tacit_client.bounded import FILE, BoundedTransport
 from tacit_client.client import ApiError, Client, checked, reached
 
 _BLOCK = 1 << 20
@@ -80,20 +80,18 @@ class FederationClient:
         """Prepare a client for the host at `url`; no request is made yet.
 
         trusted: whom to believe. proxy: the address of a proxy, with user and password where it
-        wants them. Raises ValueError for what is no https URL.
+        wants them. timeout: seconds in which something must come (a whole answer has 30 s more, and
+        each piece of a file). Raises ValueError for what is no https URL.
         """
-        if not url.startswith("https://"):
+        parts = urlsplit(url)
+        if not url.startswith("https://") or not parts.hostname or parts.port == 0:
+            # httpx would take port 0 for 443
             raise ValueError(f"url={url!r}: expected https://HOST:PORT")
         self._url = url
-        self._connect = functools.partial(
-            httpx.Client,
-            base_url=url,
-            verify=trusted,
-            timeout=timeout,
-            headers={"Authorization": f"Bearer {token}"},
-            trust_env=False,
-            proxy=proxy,
-        )
+        self._timeout = timeout
+        self._headers = {"Authorization": f"Bearer {token}"}
+        self._trusted = trusted
+        self._proxy = proxy
         self._http = self._connect()
 
     def __enter__(self) -> Self:
@@ -105,6 +103,15 @@ class FederationClient:
     def close(self) -> None:
         """Close the connection. Idempotent."""
         self._http.close()
+
+    def _connect(self) -> httpx.Client:
+        return httpx.Client(
+            base_url=self._url,
+            timeout=self._timeout,
+            headers=self._headers,
+            transport=BoundedTransport(self._trusted, self._proxy),
+            trust_env=False,
+        )
 
     def runs(self) -> list[FederationRun]:
         """Return the runs that the token may see, the oldest first."""
@@ -131,7 +138,9 @@ class FederationClient:
                 file.seek(0)
                 headers = {"Content-Length": str(path.stat().st_size)}
                 pieces = iter(lambda: file.read(_BLOCK), b"")
-                self._asked("PUT", f"/v1/files/{digest}", content=pieces, headers=headers)
+                self._asked(
+                    "PUT", f"/v1/files/{digest}", content=pieces, headers=headers, extensions=FILE
+                )
         return digest
 
     def submit(self, content: Mapping[str, Any]) -> FederationRun:
@@ -197,7 +206,7 @@ class FederationClient:
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f".{place.name}.part")
-        with self._reached(), self._http.stream("GET", url) as answer:
+        with self._reached(), self._http.stream("GET", url, extensions=FILE) as answer:
             if not answer.is_success:
                 answer.read()
             self._checked(answer)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 FINAL_STATES = ("finished", "halted")
 
@@ -17,7 +17,7 @@ class _Document(BaseModel):
 
     def to_json(self) -> dict[str, Any]:
         """Return the document as it came, unknown fields included."""
-        return self.model_dump(mode="json", exclude_unset=True)
+        return self.model_dump(mode="json", exclude_unset=True, by_alias=True)
 
 
 class RunDefinition(_Document):
@@ -101,9 +101,13 @@ class _Guarantee(_Document):
 
 
 class Privacy(_Guarantee):
-    """The run's guarantee, with every edge's ε."""
+    """The run's guarantee, with every edge's ε.
+
+    sides: the largest ε of each side, where edges hold rows out; ε is the larger.
+    """
 
     edges: dict[str, EdgePrivacy]
+    sides: dict[str, float | None] | None = None
 
 
 class PrivacyTotal(_Guarantee):
@@ -153,6 +157,31 @@ class Veto(_Document):
     policy: str
 
 
+class Noisy(_Document):
+    """A figure that noise leaves: its interval holds the exact one of these rows with 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Judged(_Document):
+    """The latest look at rows that edges hold out, of `looks`; noise hides what it has not.
+
+    best: the look whose model is the best so far.
+    """
+
+    look: int
+    looks: int
+    version: int
+    edges: int
+    of: int
+    suppressed: bool
+    metrics: dict[str, Noisy]
+    best: int | None = None
+    epsilon: float
+
+
 class Status(_Results):
     """What summary.json would say now but for its edges, with the run's `state`.
 
@@ -171,6 +200,7 @@ class Status(_Results):
     target: int
     schedule: Schedule
     slowest: Slowest | None = None
+    judged: Judged | None = None
     at: str = ""
     events: int = 0
 
@@ -220,6 +250,36 @@ class ModelInfo(_Document):
     layers: list[Layer]
     clip: float
     state: str
+    additive: bool = False
+
+
+class BinOfTerm(_Document):
+    """A bin of an additive model. rows: noisy; deviation: of what it adds, by the noise alone."""
+
+    low: float | None = Field(None, alias="from")
+    high: float | None = Field(None, alias="to")
+    value: str | None = None
+    added: list[float]
+    rows: float | None = None
+    deviation: float | None = None
+
+
+class ModelTerm(_Document):
+    """A term of an additive model, of one column, or of several together."""
+
+    columns: list[str]
+    importance: float | None = None
+    by_noise: float | None = None
+    bins: list[BinOfTerm]
+
+
+class ModelFunctions(_Document):
+    """The functions of an additive model, with what noise makes of each bin."""
+
+    version: int
+    outputs: list[str]
+    terms: list[ModelTerm]
+    intercept: BinOfTerm
 
 
 class Halted(_Document):

@@ -43,22 +43,25 @@ class Downlink:
         self._transfers: dict[
             str, tuple[Transfer, float]
         ] = {}  # models under way, and when parts of each were last reported as lost
-        # The latest model in parts, and when; weakly, so that no old model stays for an edge.
-        self._begun: dict[str, tuple[weakref.ref[Tensor], float]] = {}
+        # The latest model in parts, for which look, and when; weakly, so that no old model stays
+        # for an edge.
+        self._begun: dict[str, tuple[weakref.ref[Tensor], int, float]] = {}
 
     def reply(self, outgoing: Outgoing, seq: int = 0, receipt: pb.Receipt | None = None) -> None:
         """Send a role's message to one edge.
 
-        The receipt of the edge's message `seq`, if given, goes in the same message where that is
-        short. A message in many parts follows the receipt: the receipt need not wait for them, and
-        the same model is always the same bytes, whichever message it answers. If the scheduler
-        holds a task back, or the same long model has just begun on its way, the edge gets the
-        receipt alone.
+        The receipt of the edge's message `seq`, if given, goes in the same message if that is
+        short. A message in many parts follows the receipt. So the receipt need not wait for them,
+        and the same model is always the same bytes for every message that it answers. If the
+        scheduler holds a task back, or the same long model has just begun on its way, the edge gets
+        the receipt alone.
         """
         edge = outgoing.to
         message = outgoing.message
         assert isinstance(message, ServerOutput)
-        waits = isinstance(message, GlobalModel) and not self._scheduler.admits(edge)
+        waits = isinstance(message, GlobalModel) and not (
+            message.look or self._scheduler.admits(edge)
+        )
         if receipt is not None and (waits or not self._inline(message)):
             self.receipt(edge, seq, receipt)
             seq = 0
@@ -89,9 +92,14 @@ class Downlink:
             return False
         now = self._clock()
         begun = self._begun.get(edge)
-        if begun and begun[0]() is model.params and now - begun[1] < LOST_SECONDS:
+        if (
+            begun
+            and begun[0]() is model.params
+            and begun[1] == model.look
+            and now - begun[2] < LOST_SECONDS
+        ):
             return True
-        self._begun[edge] = weakref.ref(model.params), now
+        self._begun[edge] = weakref.ref(model.params), model.look, now
         return False
 
     def more(self, edge: str, want: pb.Want) -> None:

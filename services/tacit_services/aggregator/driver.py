@@ -120,7 +120,7 @@ class ServerDriver:
         if self._role.halted:
             timer = None
         else:
-            timer = self._role.timer()
+            timer = self._role.awaited()
         now = self._clock()
         if timer is None:
             self._timer = None
@@ -235,7 +235,7 @@ class ServerDriver:
         now. Driver thread only. Raises ServiceError.
         """
         self._run.scheduler.begin()
-        timer = self._role.timer()
+        timer = self._role.awaited()
         if self._role.waits_to_begin and timer is not None and not self._role.halted:
             return self._run_out(timer)
         return True

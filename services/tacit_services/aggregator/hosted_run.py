@@ -36,6 +36,7 @@ from tacit_services.aggregator.desertion import Desertion
 from tacit_services.aggregator.reading import state_of
 from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.early_stop import EarlyStop, watch
+from tacit_services.aggregator.reporting.end_reasons import NO_GAIN_OF_LOOKS
 from tacit_services.aggregator.reporting.evaluation import Evaluator, Points, public_sample
 from tacit_services.aggregator.reporting.other_models import OtherModels
 from tacit_services.aggregator.reporting.run_status import RunStatus
@@ -97,7 +98,9 @@ class HostedRun:
             name, store, link, *limits, settings.trusted, key=key, anchors=anchors
         )
         run, self._pipeline, driver = assemble(definition, role, model, surroundings)
-        run_status = RunStatus(definition, run, settings.out / "metrics.jsonl")
+        by_test_set = test is not None and definition.run.stop != "never"
+        metrics = settings.out / "metrics.jsonl"
+        run_status = RunStatus(definition, run, metrics, by_test_set=by_test_set)
         operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
         salt = settings.salt
         if isinstance(role, vafl.LabelServer):
@@ -150,7 +153,7 @@ class HostedRun:
                 self._run_status,
                 loaded.model,
                 loaded.test,
-                OtherModels(role.model_average, self._early_stop),
+                OtherModels(role.model_average, self._early_stop, role.looks),
             )
         if role.halted and settings.linger:
             log.info("run %s; still serving http://%s", state_of(role), settings.http)
@@ -204,7 +207,9 @@ class HostedRun:
         driver = self._driver
         link.open(run.subscriptions(), self._pipeline.hear, stop)
         early_stop = self._early_stop
-        edges = self._loaded.definition.edges
+        definition = self._loaded.definition
+        edges = definition.edges
+        stops = definition.judging is not None and definition.run.stop != "never"
         desertion = Desertion(run.reading, edges.count, edges.grace)
 
         def idle() -> None:
@@ -218,6 +223,8 @@ class HostedRun:
                 driver.halt(reason)
             if early_stop is not None and early_stop.reason:
                 driver.halt(early_stop.reason)
+            if stops and self._run_status.looks_show_no_gain():
+                driver.halt(NO_GAIN_OF_LOOKS)
 
         try:
             driver.train(stop, idle, lambda: self._evaluator.offer(run.role))

@@ -3,13 +3,14 @@
 The rules have no clock of their own. Each edge has an account: the turns that it has taken, divided
 by its weight (the share that the run file gives it). If its account is ahead, by the slack, of an
 edge that is waited for, it waits for its next task until that edge has caught up. No edge waits for
-one that is disconnected, keeps its task longer than the lease, or is slow: its turns, with the one
-under way, take more than SLOW times as long as those of the quickest quarter (by weight).
+one that is disconnected, keeps its task longer than the lease, or is slow. An edge is slow if its
+turns, with the one under way, take more than SLOW times as long as those of the quickest quarter
+(by weight).
 
 A run cannot stall: of the edges that are waited for, the one furthest behind is never held back. It
-answers, or its lease runs out and it is not waited for until it answers; either way the next may
+answers, or its lease runs out and it is not waited for until it answers. In both cases the next may
 go on. A lease begins when a task is first given and is not renewed by asking again. An edge that
-was not waited for makes up for no more than the slack; a newcomer begins at the foremost account.
+was not waited for makes up for no more than the slack. A newcomer begins at the foremost account.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ class Start:
         return self._needed
 
     def look(self, arrived: int, count_online: Callable[[], int], now: float) -> bool:
-        """Return whether the run has begun; it never waits again.
+        """Return whether the run has begun. It never waits again.
 
-        arrived: edges that have ever come. count_online: counts those that are still here; it is
-        called only where the run could begin.
+        arrived: edges that have ever come. count_online: counts those that are still here. It is
+        called only if the run could begin.
         """
         if arrived and self._first is None:
             self._first = now
@@ -129,10 +130,10 @@ class Shares:
         account.since = now
 
     def begin(self, edge: str, now: float) -> bool:
-        """Return whether `edge` may have a task now; True begins its turn.
+        """Return whether `edge` may have a task now. True begins its turn.
 
         An edge that has a task already may have it again. The answer depends on the last comparison
-        of accounts; `ready` compares them anew, for edges that have to wait.
+        of accounts. `ready` compares them anew, for edges that have to wait.
         """
         account = self._account(edge)
         if account.busy:

@@ -54,12 +54,12 @@ def _no_more() -> None:
 class Pipeline:
     """The way of edges' messages into the model, in the driver's thread, the only writer.
 
-    1. receive: up to a batch of messages, one of each edge in turn (`_receive`);
-    2. put together: what is a part of a message waits for the others (`_put_together`);
-    3. decode: strictly; its sender is its topic's (`_decode`);
-    4. check: by the run's checks, the role and the guard (`_check`);
+    1. receive: up to a batch of messages, one of each edge in turn (`_receive`),
+    2. put together: what is a part of a message waits for the others (`_put_together`),
+    3. decode: strictly; its sender is its topic's (`_decode`),
+    4. check: by the run's checks, the role and the guard (`_check`),
     5. append: the batch to the journal, in one atomic step, durable when the store answers
-       (`_append`, `_appended`);
+       (`_append`, `_appended`),
     6. acknowledge to the broker,
     7. fold into the model, in the journal's order (`_fold`),
     8. reply: receipt and newest model in one message (`_reply`).
@@ -117,12 +117,12 @@ class Pipeline:
     def accept(self, seconds: float = 0.25, folded: Callable[[], None] = _no_more) -> None:
         """Wait for messages, and take them all of the way.
 
-        seconds: how long to wait for the first; those that come meanwhile follow, for
-        ROUND_SECONDS. folded: is called after every batch; it must not use the journal, which may
+        seconds: how long to wait for the first. Those that come meanwhile follow, for
+        ROUND_SECONDS. folded: is called after every batch. It must not use the journal, which may
         be writing the next one.
 
-        Raises ServiceError where the store fails; the edges whose messages were not written have
-        then been told to wait.
+        Raises ServiceError if the store fails. The edges whose messages were not written have then
+        been told to wait.
         """
         until = self._clock() + ROUND_SECONDS
         batch = AppendBatch([], 0.0)
@@ -274,7 +274,7 @@ class Pipeline:
         anchor = checks.continuity.check(edge, seq, message.charged)
         if reason is not None:
             raise WireError(reason, "not for the journal")
-        if isinstance(message, Update) and guard.bounds_norms:
+        if isinstance(message, Update) and guard.bounds_norms and not message.look:
             norm = float(torch.linalg.vector_norm(message.vector, dtype=torch.float64))
             guard.check_norm(edge, norm, message.base_version, message.vector.numel())
         if new:
@@ -307,7 +307,7 @@ class Pipeline:
         reason = self._role.screen(update)
         if reason == "halted" and not new:
             return None  # it was accepted before the end: the store says so, and its edge is told
-        if reason is None and new:
+        if reason is None and new and not update.look:
             self._checks.base_versions.check(update.edge, update.base_version)
             self._checks.end_claims.check(
                 update.edge, update.base_version, lambda: self._run.edges_with("online")
@@ -407,7 +407,7 @@ class Pipeline:
         receipt, outgoing = self._journal.fold(candidate, answer)
         receipt = self._receipts.proven(edge, receipt)
         if answer.verdict == Verdict.ACCEPTED:
-            update = isinstance(candidate.message, Update)
+            update = isinstance(candidate.message, Update) and not candidate.message.look
             self._checks.base_versions.accepted(edge, version)
             self._run.latency.observe(time.perf_counter() - began)
             self._staging.accepted(edge, update=update)
@@ -436,12 +436,12 @@ class Pipeline:
         """
         last = self._journal.last_seqs.get(edge, 0)  # 0: of a stranger nothing was accepted
         if seq == last > 0:
-            return self._role.answer(edge)
+            return self._role.work_for(edge)
         return []
 
     def serve_waiting(self) -> None:
         """Give a task to those that waited for others, and no longer have to."""
-        for out in (out for edge in self._scheduler.due() for out in self._role.answer(edge)):
+        for out in (out for edge in self._scheduler.due() for out in self._role.work_for(edge)):
             self._downlink.reply(out)
 
 

@@ -2,7 +2,7 @@
 
 Status, metrics, page, results, the end of a deserted run and the simulator take a reading, and
 reach into nothing else. A reading is of one moment: its counts, its model and its edges belong
-together, whatever comes while an answer is made of them.
+together, also if messages come while an answer is made of them.
 
     reading = run.reading()
     reading.version, reading.online, reading.ages()["mean"]
@@ -20,8 +20,10 @@ from typing import Protocol
 
 from torch import Tensor
 
+from tacit.algorithms.base.looks import Look
 from tacit.algorithms.base.records import EdgeRecord
 from tacit.algorithms.base.server import ServerRole
+from tacit.models.bins_read import BinsRead
 from tacit.protocol import veto
 
 _ONLINE = ("online", "refusing", "retired")
@@ -71,7 +73,8 @@ class RunReading:
     parameters: the model's size. params: (d,), which the fold replaces and never writes into.
     staleness: how many updates were how old; mean_staleness: of the latest. quarantined: the edges
     that are heard no more, and why. vetoes: edges whose policy forbids the run, with its key.
-    needed: edges that the run waits for before it begins. load: None of a simulation.
+    needed: edges that the run waits for before it begins. load: None of a simulation. looks: at
+    held-out rows, so far. bins: of an additive model, what is known of them beside their values.
     """
 
     run_id: str
@@ -96,6 +99,8 @@ class RunReading:
     needed: int
     health: Health
     load: Load | None
+    looks: tuple[Look, ...] = ()
+    bins: BinsRead | None = None
 
     @property
     def halted(self) -> bool:
@@ -119,7 +124,7 @@ class RunReading:
 
     @property
     def rejected(self) -> int:
-        """Messages that were refused, for whatever reason, since the last snapshot at least."""
+        """Messages that were refused, for any reason, since the last snapshot at least."""
         return sum(n for reason, n in self.counts.items() if reason.startswith("rejected:"))
 
     @property
@@ -232,6 +237,8 @@ def read(
         needed=needed,
         health=health,
         load=load,
+        looks=() if role.looks is None else role.looks.begun,
+        bins=role.bins_read(),
     )
 
 

@@ -51,11 +51,11 @@ class Histogram:
 class Run:
     """The state of one run, which the driver and the pipeline work on.
 
-    role, lock, counts: the journal's; the lock is held while the role changes. names: of the run's
-    edges; messages of other senders are ignored. presence: the newest word of each edge. vetoes:
-    edges whose policy forbids the run, with the key. guard,
-    limiter, scheduler: which edges are heard, and which get a task. latency: from taking a message
-    in hand to having it in the model. epoch: the store's; 0: the run has not been taken over yet.
+    role, lock, counts: the journal's. The lock is held while the role changes. names: of the run's
+    edges. Messages of other senders are ignored. presence: the newest word of each edge. vetoes:
+    edges whose policy forbids the run, with the key. guard, limiter, scheduler: which edges are
+    heard, and which get a task. latency: from taking a message in hand to having it in the model.
+    epoch: the store's, 0 if the run has not been taken over yet.
     """
 
     def __init__(

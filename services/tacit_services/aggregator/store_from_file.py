@@ -20,10 +20,10 @@ _BATCH = 64
 
 
 def put_back(journal: RunJournal, records: Iterable[FileRecord], begins: int) -> int:
-    """Append the records that the store lacks, and fold them; returns how many.
+    """Append the records that the store lacks, fold them, and return how many.
 
     journal: not taken over yet. begins: the position after which the file begins. Raises
-    ConfigError where the store holds another history, or begins before the file; WireError.
+    ConfigError if the store holds another history, or begins before the file. Raises WireError.
     """
     journal.take_over()
     if journal.cursor < begins:
@@ -48,12 +48,13 @@ def put_back(journal: RunJournal, records: Iterable[FileRecord], begins: int) ->
 
 
 def empty(store: Store, writer: Writer, definition: Definition[Any], header: Header) -> int:
-    """Empty the store of the run that the journal file is of; all can be put back afterwards.
+    """Empty the store of the journal file's run. All can be put back afterwards.
 
-    writer: of that file, not open yet; it stays open, so no aggregator can use the file meanwhile.
-    Messages that the store alone has are written to the file first; returns how many the store
-    held that are no part of the file's history, and are gone now. Raises ServiceError where an
-    aggregator has the file open, ConfigError where what the store has forgotten is not in it.
+    writer: of that file, not open yet. It stays open, so no aggregator can use the file meanwhile.
+    Messages that the store alone has are written to the file first. Returns the number of messages
+    in the store that were no part of the file's history, and are deleted now. Raises ServiceError
+    if an aggregator has the file open. Raises ConfigError if messages that the store has forgotten
+    are not in it.
     """
     if header.base.cursor:
         raise ConfigError(

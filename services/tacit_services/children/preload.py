@@ -34,6 +34,7 @@ from typing import Any
 from tacit import regular_file
 from tacit.errors import ServiceError
 from tacit_services import launch, python_child
+from tacit_services.children.child_limits import ChildLimits, LimitPassed, short_of_memory
 
 # By default glibc gives the 10 MB buffers of per-example gradients back to the system after every
 # push, and then has to fault them in again. And it makes eight heaps for each core, one for each
@@ -70,7 +71,7 @@ _LONGEST_FOLDER = 60  # bytes: a socket's whole name may have 107
 _SHORT_FOLDERS = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  (made by mkdtemp, for us alone)
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
-_LONGEST_ANSWER = 1 << 20  # bytes
+_LONGEST_ANSWER = 1 << 20  # bytes, unless limits say another number
 _FAREWELL = 5.0  # seconds in which a child ends that gives no answer
 # Held where a child is started, or its end is read: `multiprocessing` does both for all children,
 # and what a start changes in this process is put back after it.
@@ -147,23 +148,57 @@ class ForkedService:
         self._process.kill()
 
 
-def answer_of(module: str, log: Path, *arguments: str) -> Any:
+def answer_of(module: str, log: Path, *arguments: str, limits: ChildLimits | None = None) -> Any:
     """Return what `module.answer(*arguments)` gives, as JSON has it, in a process of its own.
 
-    Nothing else comes back of what it does. Its output is appended to `log`. Raises ServiceError
-    where it ends without an answer, and OSError. Only where FORKS.
+    Nothing else comes back of what it does. Its output is appended to `log`. limits: of that
+    process, which is ended where it passes them. Raises LimitPassed then, ServiceError where it
+    ends without an answer, and OSError. Only where FORKS.
     """
     log.touch()
     ours, theirs = _context().Pipe(duplex=False)
     with ours:
         with theirs:
-            process = _started(_answer, module, arguments, theirs, str(log))
-        with contextlib.suppress(EOFError, OSError):  # it has ended, or says too much
-            return json.loads(ours.recv_bytes(_LONGEST_ANSWER))
-    multiprocessing.connection.wait([process.sentinel], _FAREWELL)
+            process = _started(_answer, module, arguments, theirs, str(log), limits)
+        try:
+            content = _heard(ours, limits)
+        except LimitPassed:
+            _ended(process, 0.0)
+            raise
+    if content:
+        return content[0]
+    code = _ended(process, _FAREWELL)
+    if content is not None and limits is not None:
+        raise limits.memory_passed()
+    raise ServiceError(f"ended without an answer ({code}); see {log.name}")
+
+
+def _heard(
+    ours: multiprocessing.connection.Connection, limits: ChildLimits | None
+) -> list[Any] | None:
+    """Return a child's answer, alone in a list; none in it where it was short of memory.
+
+    None: it has ended, or says too much. Raises LimitPassed where it takes too long.
+    """
+    try:
+        if limits is None:
+            content = ours.recv_bytes(_LONGEST_ANSWER)
+        elif ours.poll(limits.seconds):
+            content = ours.recv_bytes(limits.answer)
+        else:
+            raise limits.seconds_passed()
+    except (EOFError, OSError):
+        return None
+    answers: list[Any] = json.loads(content)
+    return answers
+
+
+def _ended(process: multiprocessing.context.ForkServerProcess, patience: float) -> int | None:
+    """Return the exit code of a child that is to end within so many seconds, or is killed."""
+    multiprocessing.connection.wait([process.sentinel], patience)
     process.kill()
     multiprocessing.connection.wait([process.sentinel])
-    raise ServiceError(f"ended without an answer ({_code(process)}); see {log.name}")
+    return _code(process)
 
 
 def _started(
@@ -218,11 +253,23 @@ def _serve(arguments: list[str], environment: dict[str, str], log: str) -> None:
 
 
 def _answer(
-    module: str, arguments: tuple[str, ...], to: multiprocessing.connection.Connection, log: str
+    module: str,
+    arguments: tuple[str, ...],
+    to: multiprocessing.connection.Connection,
+    log: str,
+    limits: ChildLimits | None,
 ) -> None:
-    """Give the answer, in the child."""
+    """Give the answer, in the child, as `_heard` takes it."""
     _settle("tacit", log)
-    to.send_bytes(json.dumps(importlib.import_module(module).answer(*arguments)).encode())
+    if limits is not None:
+        limits.hold()
+    try:
+        answers = [importlib.import_module(module).answer(*arguments)]
+    except (MemoryError, RuntimeError, OSError, ImportError) as error:
+        if limits is None or not short_of_memory(error):
+            raise
+        answers = []
+    to.send_bytes(json.dumps(answers).encode())
 
 
 def _settle(name: str, log: str) -> None:

@@ -1,1 +1,1 @@
-"""The command line: a file for every command, or family of commands, of `tacit`."""
+"""The command line: a file for each command, or family of commands."""

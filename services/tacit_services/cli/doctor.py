@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def doctor(
+    context: typer.Context,
     url: Annotated[
         str | None, typer.Argument(metavar="URL", help="a host: https://HOST:PORT [the member's]")
     ] = None,
@@ -41,9 +42,21 @@ def doctor(
     """
     need("edge")
     logging.getLogger("tacit").addHandler(logging.NullHandler())  # what is ill is said by a line
+    state_typed = _is_typed(context, "state")
     if federation is not None and (url is not None or state is not None):
-        raise ConfigError("--federation: looks at a host; leave URL and --state out")
-    looks = _of_member(url, state, ca) if federation is None else _of_host(federation)
+        if _is_typed(context, "federation"):
+            if url is not None or state_typed:
+                raise ConfigError("--federation: looks at a host; leave URL and --state out")
+        elif url is None and not state_typed:
+            raise ConfigError(
+                "TACIT_FEDERATION, TACIT_STATE: both are set; name --federation or --state"
+            )
+        else:
+            federation = None  # what is typed goes before the environment
+    if federation is not None:
+        looks = _of_host(federation)
+    else:
+        looks = _of_member(url, state, ca, state_typed=state_typed)
     diagnoses = []
     for diagnosis in looks:
         diagnoses.append(diagnosis)
@@ -54,6 +67,12 @@ def doctor(
     return int(any(diagnosis.is_ill for diagnosis in diagnoses))
 
 
+def _is_typed(context: typer.Context, option: str) -> bool:
+    """Return whether an option stands in the command, and not in the environment."""
+    source = context.get_parameter_source(option)
+    return source is not None and source.name == "COMMANDLINE"
+
+
 def _of_host(folder: Path) -> Iterator[Diagnosis]:
     """Return the diagnoses of a host. Raises ConfigError where none is in `folder`."""
     from tacit_services.doctor.host_doctor import HostDoctor
@@ -61,10 +80,13 @@ def _of_host(folder: Path) -> Iterator[Diagnosis]:
     return HostDoctor(folder).diagnoses()
 
 
-def _of_member(url: str | None, folder: Path | None, ca: str | None) -> Iterator[Diagnosis]:
+def _of_member(
+    url: str | None, folder: Path | None, ca: str | None, *, state_typed: bool
+) -> Iterator[Diagnosis]:
     """Return the diagnoses of a member, or of a machine that wants to be one.
 
-    Raises ConfigError where nothing says which host is meant.
+    state_typed: whether `folder` stands in the command. Raises ConfigError where nothing says which
+    host is meant, or two are.
     """
     from tacit_services.doctor.host_route import HostRoute
     from tacit_services.doctor.member_doctor import MemberDoctor
@@ -78,6 +100,10 @@ def _of_member(url: str | None, folder: Path | None, ca: str | None) -> Iterator
     elif default_state(url).is_dir():
         state = MemberState(default_state(url))
     membership = None if state is None else state.membership()
+    if url is not None and membership is not None and membership.url != url.rstrip("/"):
+        if state_typed:
+            raise ConfigError(f"URL {url}: --state {folder} is a membership at {membership.url}")
+        membership = None  # the address that is typed says which host is meant
     address = url if membership is None else membership.url
     if address is None:
         raise ConfigError("URL: missing; this machine is no member, so which host is meant?")

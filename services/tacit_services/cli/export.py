@@ -26,12 +26,23 @@ def export(
     which: Annotated[
         str,
         typer.Option(
-            help="last, averaged (run.average) or best (run.stop); summary.json says how good each "
-            "is"
+            help="last, averaged (run.average) or best (run.stop, or looks at the edges); "
+            "summary.json says how good each is"
         ),
     ] = "last",
     onnx: Annotated[
         bool, typer.Option("--onnx", help="write model.onnx, too, for serving")
+    ] = False,
+    evidence: Annotated[
+        bool, typer.Option("--evidence", help="make a bundle that others can check by tacit verify")
+    ] = False,
+    journal: Annotated[
+        Path | None,
+        typer.Option(help="with --evidence: journal file of the run, whose chain goes in"),
+    ] = None,
+    with_journal: Annotated[
+        bool,
+        typer.Option("--with-journal", help="the journal itself, too: anybody can fold it again"),
     ] = False,
     *,
     reach: Reach,
@@ -42,6 +53,14 @@ def export(
         need("onnx")
     from tacit import exported
 
+    if evidence:
+        from tacit_services.cli import evidence as bundles
+
+        if reach.names_run(run):
+            bundles.of_federation(reach.federation, str(run), out, which, with_journal=with_journal)
+        else:
+            bundles.of_results(run, out, which, code, journal, with_journal=with_journal)
+        return
     with results_of(reach, run) as results:
         files = exported.export(results, out, code, which, with_onnx=onnx)
     say(f"{out}/: {', '.join(str(file.relative_to(out)) for file in files)}")

@@ -51,12 +51,14 @@ def _answer(url: str, ca: Path | None) -> str:
 
     import httpx
 
+    from tacit_services.transport.patient_http import patient_client
+
     try:
         if ca:
             trusted = ssl.create_default_context(cafile=ca)
         else:
             trusted = ssl.create_default_context()
-        with httpx.Client(base_url=url, verify=trusted, timeout=PATIENCE, trust_env=False) as web:
+        with patient_client(url, trusted, PATIENCE) as web:
             answer = web.get("/readyz")
             if answer.status_code == httpx.codes.NOT_FOUND:  # enrolment: alive is ready
                 answer = web.get("/healthz")

@@ -142,18 +142,22 @@ def offers(
     """List offers, show one, or answer it: accept, decline, withdraw."""
     need("edge")
     from tacit_services.member import answering
+    from tacit_services.member.offer_commands import OfferCommands
+    from tacit_services.settings import data_home
 
     member = _state(state)
     if action == "list":
-        listed = answering.listed(member)
+        listed = answering.listed(member, data_home())
         typer.echo(json.dumps(listed, indent=2) if as_json else answering.as_lines(listed))
         return
-    if action not in answering.ACTIONS:
-        known = "list, " + ", ".join(answering.ACTIONS)
+    answers = OfferCommands(answering.OwnerAnswers(member, data_home()))
+    if action not in answers.actions:
+        known = "list, " + ", ".join(answers.actions)
         raise ConfigError(f"offers {action}: expected {known}")
     if run is None:
         raise ConfigError(f"offers {action}: RUN: missing; `tacit offers` lists them")
-    typer.echo(answering.ACTIONS[action](member, run, new_key))
+    act = answers.confirm if action == "accept" and new_key else answers.actions[action]
+    typer.echo(act(run))
 
 
 def leave(state: StateFolder = None) -> None:

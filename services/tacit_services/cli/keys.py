@@ -61,7 +61,9 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     from tacit.algorithms.own.own_rounds import RoundSettings
     from tacit.algorithms.own.own_settings import EDGE_TASKS
     from tacit.config import RunFile, sections_of
+    from tacit.config.asked_table import AskedTable
     from tacit.config.features import FrontSection, ProjectionSection, StandardiseSection
+    from tacit.config.learnt import LearntSection
     from tacit.config.own_arrays import BoundsSection, TokensSection
     from tacit.config.own_column import ColumnSection
     from tacit.config.own_target import EventTarget, NextToken
@@ -69,6 +71,8 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
 
     for name in RunFile.model_fields:
         for kind in sections_of(RunFile, name):
+            if kind is AskedTable:  # keys of a table that has no target
+                continue
             by = _CHOSEN_BY.get(name)
             if by:
                 chosen_by = get_args(kind.model_fields[by].annotation)
@@ -87,6 +91,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     yield 'A step of [data] features, as `{basis = "strokes"}`', ("data",), ProjectionSection
     yield 'A step of [data] features, as `{front = "nets:Front"}`', ("data",), FrontSection
     yield "A column of [data] table, as `age = {low = 0, high = 110}`", ("data",), ColumnSection
+    yield "The [data] table learnt, as `{questions = 6, …}`", ("data",), LearntSection
     yield 'A target of [data] table, as `{time = "days", …}`', ("data",), EventTarget
     yield 'A target of [data] table, as `{next_token = "note"}`', ("data",), NextToken
     yield "A target of [data] arrays, as `{low = 0, high = 100}`", ("data",), BoundsSection

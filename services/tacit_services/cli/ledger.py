@@ -98,7 +98,7 @@ def verify(place: Place = None, state: MemberFolder = None, as_json: AsJson = Fa
         typer.echo(json.dumps(positions, indent=2))
         return
     for position in positions:
-        what = f"{position['dataset']}: the chain of {position['count']} releases is whole"
+        what = f"{position['dataset']}: the chain of {position['releases']} releases is whole"
         say(f"{position['file']}: {what}")
         say(f"head {position['head']}")
 
@@ -157,7 +157,7 @@ def move(
         typer.echo(json.dumps([_position(new, chain) for chain in chains], indent=2))
         return
     for chain in chains:
-        say(f"{new}: {chain.dataset}: {chain.count} releases, moved from {old}")
+        say(f"{new}: {chain.dataset}: {chain.releases} releases, moved from {old}")
 
 
 @app.command(epilog='Example: tacit ledger join clinic "/data/2026-10/patients.csv"')
@@ -243,7 +243,7 @@ def _summary(account: DataLedgers, delta: float) -> dict[str, Any]:
         "names": account.names,
         "unit": account.unit,
         "edges": len(edges),
-        "releases": sum(edge["count"] for edge in edges),
+        "releases": sum(edge["releases"] for edge in edges),
         "delta": delta,
         "epsilon_pld": None if None in epsilons else max(epsilons, default=0.0),
         "runs": len(runs - {""}),
@@ -337,6 +337,7 @@ def _position(path: Path, chain: Chain) -> dict[str, Any]:
         "lineage": chain.lineage.hex(),
         "count": chain.count,
         "head": chain.head.hex(),
+        "releases": chain.releases,
     }
 
 
@@ -389,7 +390,7 @@ def _print_account(account: DataLedgers, documents: list[dict[str, Any]], delta:
         spent = text_tables.epsilon(document["epsilon_pld"])
         file = text_tables.cell(document["file"])
         file.overflow = "fold"
-        table.add_row(document["edge"], str(document["count"]), spent, file)
+        table.add_row(document["edge"], str(document["releases"]), spent, file)
     text_tables.console().print(table)
 
 
@@ -417,6 +418,9 @@ def _print_list(documents: list[dict[str, Any]], delta: float) -> None:
     text_tables.console().print(table)
 
 
+_SIDES = {"both": "", "training": ", rows trained on", "held_out": ", rows held out"}
+
+
 def _print(chain: Chain, document: dict[str, Any]) -> None:
     from rich.table import Table
 
@@ -426,7 +430,7 @@ def _print(chain: Chain, document: dict[str, Any]) -> None:
     pld = text_tables.epsilon(document["epsilon_pld"])
     rdp = text_tables.epsilon(document["epsilon_rdp"])
     console.print(
-        f"{chain.dataset}: {chain.count} releases, ε {pld} (PLD), {rdp} (RDP) at δ "
+        f"{chain.dataset}: {chain.releases} releases, ε {pld} (PLD), {rdp} (RDP) at δ "
         f"{document['delta']:g}"
     )
     console.print(f"chain whole, head {chain.head.hex()}")
@@ -435,7 +439,7 @@ def _print(chain: Chain, document: dict[str, Any]) -> None:
         table.add_column(name, justify="left" if name == "mechanism" else "right")
     for row in chain.history():
         table.add_row(
-            text_tables.cell(row.mechanism),
+            text_tables.cell(row.mechanism + _SIDES[row.side]),
             f"{row.sampling_rate:.6g}",
             f"{row.noise_multiplier:.6g}",
             str(row.count),

@@ -18,6 +18,7 @@ import typer
 from tacit.errors import ConfigError, ConfigFaults, TacitError
 from tacit_services import laboratory, launch
 from tacit_services.cli import (
+    ask,
     audit,
     basis,
     check,
@@ -25,12 +26,14 @@ from tacit_services.cli import (
     doctor,
     export,
     federations,
+    flatten,
     freeze,
     health,
     join,
     keys,
     member_commands,
     new,
+    owner_report,
     pki,
     predict,
     privacy_budget,
@@ -41,6 +44,7 @@ from tacit_services.cli import (
     show,
     simulate,
     tune,
+    verify,
 )
 from tacit_services.cli import ledger as ledgers
 from tacit_services.cli.data_folder import DataFolder, data_folder
@@ -143,7 +147,7 @@ def run(
         int | None, typer.Option(min=1, help="number of edges, instead of the file's")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="folder of the results [default: out/<file>]")
+        Path | None, typer.Option(help="folder of the results [default: out/FILE]")
     ] = None,
     serve: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="REST address [default: a free port]")
@@ -254,6 +258,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
             (check.check, "tacit check clinic/run.toml"),
             (tune.tune, "tacit tune clinic/run.toml --public public.csv --out clinic/tuned.toml"),
             (run, "tacit run clinic/run.toml --keep"),
+            (ask.ask, 'tacit ask clinic/run.toml count "quantile age 0.01 0.99" --epsilon 0.2'),
         ),
     ),
     (
@@ -261,6 +266,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
         (
             (export.export, "tacit export model --run out/run"),
             (predict.predict, "tacit predict model --table new.csv --out predictions.csv"),
+            (flatten.flatten, "tacit flatten model age 90:110 --out model-2"),
             (show.show, "tacit show net.graph.json"),
         ),
     ),
@@ -277,6 +283,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
         (
             (join.join, "tacit join https://host:8443 --token … --ca sha256:… --data rows.csv"),
             (join.offers, "tacit offers accept retina"),
+            (owner_report.report, "tacit report retina"),
             (ledgers.app, "tacit ledger --url http://127.0.0.1:8000"),
             (join.leave, "tacit leave"),
         ),
@@ -294,6 +301,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
     (
         "Trust: look into it",
         (
+            (verify.verify, "tacit verify bundle.zip --anchor st-marys.json"),
             (audit.audit, "tacit audit"),
             (privacy_budget.app, "tacit plan privacy --epsilon 2 --pushes 100 --records 5000"),
         ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
@@ -75,7 +74,7 @@ def invite(
 def cancel(name: MemberName, *, reach: Reach, as_json: AsJson = False) -> None:
     """Let the token of NAME be worth nothing from now on; who has joined with it stays."""
     with reach.client() as client:
-        client.post(f"/v1/members/cancel/{quote(name, safe='')}", {})
+        client.post("/v1/members/cancel", {"name": name})
     _say({"name": name, "cancelled": True}, as_json, f"{name}: its token is worth nothing now")
 
 
@@ -84,7 +83,7 @@ def cancel(name: MemberName, *, reach: Reach, as_json: AsJson = False) -> None:
 def revoke(name: MemberName, *, reach: Reach, as_json: AsJson = False) -> None:
     """End the membership of NAME: it says nothing more, in any run."""
     with reach.client() as client:
-        revoked = client.post(f"/v1/members/revoke/{quote(name, safe='')}", {})
+        revoked = client.post("/v1/members/revoke", {"name": name})
     line = f"{revoked['name']} ({revoked['id']}) is no member any more"
     if tokens := revoked["open_tokens"]:
         line += f"; its machine may join anew by {', '.join(tokens)} (tacit members cancel NAME)"

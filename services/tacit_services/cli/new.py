@@ -23,6 +23,10 @@ _Table = Annotated[
     Path | None,
     typer.Option(help="PUBLIC sample (CSV, Parquet, xlsx): columns, bounds and classes come of it"),
 ]
+_Answers = Annotated[
+    Path | None,
+    typer.Option(help="answers.json of tacit ask: columns, bounds and classes come of it"),
+]
 _Images = Annotated[
     Path | None,
     typer.Option(help="PUBLIC pictures, a folder a class: classes and size come of them"),
@@ -46,7 +50,12 @@ _Sites = Annotated[
     ),
 ]
 _Model = Annotated[
-    str | None, typer.Option(metavar="MODULE:NAME", help="your own module [default: a small one]")
+    str | None,
+    typer.Option(
+        metavar="MODULE:NAME",
+        help="your own module; of a table also logistic, or network: a small one that is written "
+        "[default: of a table a function of each column (ebm), of pictures a linear layer]",
+    ),
 ]
 _Separator = Annotated[
     str | None, typer.Option(help="what parts the sample's cells [default: found]")
@@ -71,6 +80,7 @@ def new(
     folder: Annotated[Path, typer.Argument(metavar="NAME", help="folder to make")],
     table: _Table = None,
     images: _Images = None,
+    answers: _Answers = None,
     target: _Target = None,
     counts: _Counts = False,
     time: _Time = "",
@@ -90,9 +100,9 @@ def new(
         ),
     ] = False,
 ) -> None:
-    """Write a run file for your own table or pictures, with a policy and a README."""
-    if table is not None and images is not None:
-        raise ConfigError("--table and --images: a run has one kind of data; choose one")
+    """Write a run file for your own table or pictures; alone, with a policy. Both with a README."""
+    if sum(public is not None for public in (table, images, answers)) > 1:
+        raise ConfigError("--table, --images and --answers: a run begins with one; choose one")
     need("table" if images is None else "images")
     from tacit_services.project.draft import DraftRequest, StatedForm, StatedTarget
     from tacit_services.project.new_folder import make
@@ -104,8 +114,9 @@ def new(
     name, labels = _targets(target or [], counts=counts)
     goal = StatedTarget(labels, counts, time, event)
     request = DraftRequest(
-        table, name, unit, model, sites, images, form=form, goal=goal, federation=federation
-    )
+        table, name, unit, model, sites, images, form=form, goal=goal, federation=federation,
+        answers=answers,
+    )  # fmt: skip
     written = make(folder, request, data_home())
     say(f"{folder}/: {', '.join(file.name for file in written.files)}")
     for line in _of_the_sample(request, written):

@@ -27,9 +27,10 @@ Days = Annotated[int, typer.Option(min=1, max=3650, help="how long a certificate
 DEFAULT = Path("pki")
 LOOPBACK = ("localhost", "127.0.0.1")
 SERVERS = (BROKER, "enrollment")
-# In the broker's folder: the rules of a run, for mosquitto's plugin, and as its `acl_file`.
+# In the broker's folder, the rules of a run: of mosquitto's plugin, its `acl_file`, RabbitMQ's.
 RULES = "dynamic-security.json"
 ACL = "acl"
+DEFINITIONS = "rabbitmq.json"
 EDGES = "edges"  # the folder with what an edge needs in order to enrol: ca.crt and token
 
 
@@ -60,8 +61,8 @@ ForRun = Annotated[
     bool,
     typer.Option(
         "--run",
-        help=f"for the run of TACIT_RUN_FILE and TACIT_RUN_ID: DIR/{BROKER}/{RULES} and {ACL}, "
-        f"and a token in DIR/{EDGES} for its edges only",
+        help=f"for the run of TACIT_RUN_FILE and TACIT_RUN_ID: DIR/{BROKER}/{RULES}, {ACL}, "
+        f"{DEFINITIONS}, and a token in DIR/{EDGES} for its edges only",
     ),
 ]
 RunCount = Annotated[
@@ -195,12 +196,13 @@ def _run_rules(count: int) -> tuple[list[str], tuple[str, ...], dict[str, str]]:
     The first run, and the edges, are the environment's.
     """
     from tacit_services.enrollment.acl import acl, federation, plugin
+    from tacit_services.enrollment.rabbitmq_rules import definitions
     from tacit_services.settings import ServiceSettings, read_settings
 
     settings = read_settings(ServiceSettings)
     definition = settings.load_run().define()
     peers = definition.algorithm.worker == "peer"
-    forms = {RULES: plugin, ACL: acl}
+    forms = {RULES: plugin, ACL: acl, DEFINITIONS: definitions}
     runs = federation(settings.run_id, count)
     texts = {file: form(runs, definition.worker_names, peers=peers) for file, form in forms.items()}
     return runs, definition.worker_names, texts

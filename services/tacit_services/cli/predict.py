@@ -29,7 +29,7 @@ from tacit_services.transport import rest_client
 if TYPE_CHECKING:
     from tacit_client import Client, Predictions
 
-    from tacit.exported import RowPrediction, RowsKind
+    from tacit.exported import Exported, RowPrediction, RowsKind
 
 _Each = TypeVar("_Each")
 # The error, and so the exit code, for each status code that the aggregator answers.
@@ -79,6 +79,14 @@ TrustCode = Annotated[
         "--trust-code", help="run the code that came with the model [default: say what would run]"
     ),
 ]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain",
+        help="of an additive or a linear model of a table: write what each column adds to each "
+        "prediction",
+    ),
+]
 Wait = Annotated[float, typer.Option(min=0.1, max=600.0, help="seconds to wait for the parties")]
 
 
@@ -95,6 +103,7 @@ def predict(
     ids: RecordIds = None,
     wait: Wait = 60.0,
     trust_code: TrustCode = False,
+    explain: Explain = False,
     *,
     reach: Reach,
     as_json: AsJson = False,
@@ -113,7 +122,7 @@ def predict(
     chosen = {kind: path for kind, path in given_rows.items() if path is not None}
     if run is not None and (chosen or not ids):
         with exported_run(reach, run) as folder:
-            _exported(folder, chosen, out, id_column, trust_code, as_json)
+            _exported(folder, chosen, out, id_column, trust_code, as_json, explain=explain)
         return
     need("edge" if run is None else "run")
     listed = [item for option in ids or [] for item in map(str.strip, option.split(",")) if item]
@@ -146,6 +155,8 @@ def _exported(
     id_column: str | None,
     trust_code: bool,
     as_json: bool,
+    *,
+    explain: bool,
 ) -> None:
     """Print, or write, a line for each row."""
     if len(chosen) != 1:
@@ -167,7 +178,7 @@ def _exported(
     if id_column is not None and kind != "table":
         raise ConfigError(f"--id {id_column}: is for the rows of a --table")
     with _in_its_form(exported.fixed_form(model)):
-        predictions = _begun(exported.predict(model, kind, path, note))
+        predictions = _begun(exported.predict(model, kind, path, note, explain=explain))
         if id_column is None:
             names: Iterator[str] = iter(())
         else:
@@ -175,9 +186,7 @@ def _exported(
         if as_json:
             typer.echo(text_of_json(list(_objects(predictions, id_column, names))))
         else:
-            columns = [f"p({name})" for name in model.run.source.target.shares]
-            if exported.gives_words(model):
-                columns.insert(0, "words")
+            columns = _headings(model, explain=explain)
             _write(_lines(columns, predictions, id_column, names), out)
         for remark in exported.strangers(model, kind, path):
             say(f"note: {path.name}: {remark}", err=True)
@@ -188,6 +197,16 @@ def _exported(
         else:
             what = f"{count:,} pictures have"
         raise DataError(f"--images {path}: {what} no prediction (named above)")
+
+
+def _headings(model: Exported, *, explain: bool) -> list[str]:
+    """Return the headings of what stands behind a prediction."""
+    from tacit import exported
+
+    shares = [f"p({name})" for name in model.run.source.target.shares]
+    words = ["words"] if exported.gives_words(model) else []
+    reasons = [f"by {name}" for name in exported.explaining(model)] if explain else []
+    return [*words, *shares, *reasons]
 
 
 def _write(lines: Iterator[list[str]], out: Path | None) -> None:
@@ -224,8 +243,9 @@ def _objects(
     """Yield each prediction for JSON; with a column, its text as "id"."""
     for prediction in predictions:
         parts = asdict(prediction)
-        if prediction.words is None:
-            del parts["words"]
+        for key in ("words", "reasons"):
+            if parts[key] is None:
+                del parts[key]
         if id_column is None:
             yield parts
         else:
@@ -246,7 +266,7 @@ def _lines(
 ) -> Iterator[list[str]]:
     """Yield a heading, and a line for each row; id_column: its text, of `names`, comes first.
 
-    columns: behind the prediction: its words, where it has some, and its shares.
+    columns: behind the prediction: its words, where it has some, its shares, and its reasons.
     """
     head = ["row", "prediction", *columns]
     yield cells(head if id_column is None else [id_column, *head])
@@ -257,7 +277,8 @@ def _lines(
         else:
             value = f"{prediction.value:.6g}"
         words = [] if prediction.words is None else [prediction.words]
-        line = [prediction.row, value, *words, *shares]
+        reasons = [f"{each:.4f}" for each in (prediction.reasons or {}).values()]
+        line = [prediction.row, value, *words, *shares, *reasons]
         yield cells(line if id_column is None else [next(names, ""), *line])
 
 

@@ -14,7 +14,7 @@ from tacit_services.extras import need
 def simulate(
     file: Annotated[Path, typer.Argument(help="run file (TOML)", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option(help="folder of the results [default: out/<file>-simulated]")
+        Path | None, typer.Option(help="folder of the results [default: out/FILE-simulated]")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, help="seed, instead of the file's; of the noise, too")

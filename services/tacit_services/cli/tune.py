@@ -1,4 +1,4 @@
-"""`tacit tune`: finds settings on public rows, at no cost in ε."""
+"""`tacit tune`: finds settings on public or made-up rows, at no cost in ε."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from tacit_services.cli.say import say
 from tacit_services.extras import need
 
 if TYPE_CHECKING:
-    from tacit_services.project.tuning import Trial
+    from tacit_services.project.tuning import Trial, TuningResult
 
 
 @owners_screen()
 def tune(
     file: Annotated[Path, typer.Argument(help="run file (TOML)", show_default=False)],
     public: Annotated[
-        str,
+        str | None,
         typer.Option(
             help="PUBLIC or made-up rows, in the form of the private ones; of published data: the "
             "name of a data set"
         ),
-    ],
+    ] = None,
+    answers: Annotated[
+        Path | None,
+        typer.Option(help="answers.json of `tacit ask`: rows are made up that agree with it"),
+    ] = None,
     trials: Annotated[int, typer.Option(min=1, max=10_000, help="settings to try")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="of the search")] = 1,
     out: Annotated[
@@ -36,7 +40,7 @@ def tune(
     data: DataFolder = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON")] = False,
 ) -> None:
-    """Search clip, rate, batch and updates of a run in the simulator, on public rows."""
+    """Search clip, rate, batch and updates of a run in the simulator, on public or made-up rows."""
     need("tune")
     from tacit import config
     from tacit.errors import ConfigError
@@ -51,6 +55,8 @@ def tune(
 
     if out is not None and out.exists():
         raise ConfigError(f"--out {out}: is there already; nothing is overwritten")
+    if (public is None) == (answers is None):
+        raise ConfigError("--public, --answers: name one of them, whose rows settings are tried on")
     run = config.load(file)
     if (
         out is not None
@@ -60,24 +66,29 @@ def tune(
         raise ConfigError(
             f"--out {out}: its data lies beside {file}; write {file.parent / out.name}"
         )
-    result = tuning.tune(
-        run,
-        public,
-        root=data_folder(data),
-        home=data_home(),
-        trials=trials,
-        seed=seed,
-        report=shown,
-    )
+    if answers is not None:
+        rows = tuning.rows_of_answers(run, answers, seed)
+    else:
+        rows = tuning.public_rows(run, public or "", data_folder(data), data_home())
+    result = tuning.tune(run, rows, trials=trials, seed=seed, report=shown)
     if out is not None:
         text = file.read_text("utf-8")
         out.write_text(tuning.written(text, result.best.values, file.parent), "utf-8")
     if as_json:
         typer.echo(json.dumps(asdict(result), indent=2))
         return
-    say(f"best {result.metric} on public rows: {result.best.metric:.4g}")
-    say("\n".join(tuning.lines(result.best.values)))
+    _show(result, made_up=answers is not None)
     say(f"next: tacit check {out or file}")
+
+
+def _show(result: TuningResult, *, made_up: bool) -> None:
+    from tacit_services.project import tuning
+
+    kind = "made-up" if made_up else "public"
+    say(f"best {result.metric} on {kind} rows: {result.best.metric:.4g}")
+    if made_up:
+        say("these rows agree with the answers and with nothing else: the figure is no model's")
+    say("\n".join(tuning.lines(result.best.values)))
 
 
 def _line_of(trial: Trial) -> str:

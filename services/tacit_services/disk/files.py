@@ -1,22 +1,28 @@
 """Durable replacement of small files that hold secrets or identities.
 
-A file is written whole or not at all, is on disk when the call returns, and has exactly the file
-mode that was asked for, at every moment of its life. Results of a run have the mode that the umask
+A file is written whole or not at all, and is on disk when the call returns. It has exactly the
+requested file mode, at every moment of its life. Results of a run have the mode that the umask
 leaves.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterable
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from typing import BinaryIO
+
+from tacit import file_lock
 
 SECRET = 0o600
 GROUP = 0o640
 PUBLIC = 0o644
 _ANYBODYS = 0o666  # before the umask
+_NEW = ".new"  # how the name of a file ends that is not whole yet
+_FRESH = 10.0  # seconds, far more than between making such a file and locking it
 
 
 class Disk:
@@ -77,21 +83,61 @@ def write_pieces(
     the rights that its folder hands on.
     """
     disk = disk or Disk()
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
+    # A name of its own: of several that write at once each replaces the file.
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_NEW}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     descriptor = os.open(temporary, flags, _ANYBODYS if mode is None else SECRET)
-    with os.fdopen(descriptor, "wb") as file:
-        if of_folder and hasattr(os, "fchown"):
-            folder = path.parent.stat()
-            os.fchown(descriptor, folder.st_uid, folder.st_gid)
-        if mode is not None and hasattr(os, "fchmod"):
-            os.fchmod(descriptor, mode)
-        file.writelines(pieces)
-        file.flush()
-        disk.sync_file(file)
-    temporary.replace(path)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _lock(descriptor)
+            _sweep(path, os.fstat(descriptor).st_mtime - _FRESH)
+            if of_folder and hasattr(os, "fchown"):
+                folder = path.parent.stat()
+                os.fchown(descriptor, folder.st_uid, folder.st_gid)
+            if mode is not None and hasattr(os, "fchmod"):
+                os.fchmod(descriptor, mode)
+            file.writelines(pieces)
+            file.flush()
+            disk.sync_file(file)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
     disk.sync(path.parent)
+
+
+def _lock(descriptor: int) -> bool:
+    """Take the lock of an open file; False: another process is at work on it, or has no locks."""
+    try:
+        file_lock.take(descriptor, BlockingIOError())
+    except OSError:
+        return False
+    return True
+
+
+def _sweep(path: Path, before: float) -> None:
+    """Remove what others that wrote `path` have left: those that died have locked nothing.
+
+    before: whose last byte was written earlier; others may be about to lock it.
+    """
+    try:
+        with os.scandir(path.parent) as entries:
+            unfinished = [
+                Path(entry.path)
+                for entry in entries
+                if entry.name.startswith(f".{path.name}.")
+                and entry.name.endswith(_NEW)
+                and entry.is_file(follow_symlinks=False)
+                and entry.stat(follow_symlinks=False).st_mtime < before
+            ]
+    except OSError:
+        return
+    for path in unfinished:
+        with suppress(OSError):
+            with path.open("ab") as file:
+                is_dead = _lock(file.fileno())
+            if is_dead:
+                path.unlink()
 
 
 def sync(folder: Path) -> None:

@@ -45,7 +45,7 @@ class JsonRegister(Generic[T]):
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise ConfigError(f"{self.path}: {self._key}: {where}: {first['msg']}") from error
-        except (OSError, ValueError, KeyError, AttributeError, RecursionError) as error:
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ConfigError(f"{self.path}: {error}") from error
 
     @contextmanager

@@ -24,6 +24,7 @@ from tacit.config.definition import Definition
 from tacit.models import Constant
 from tacit.shown import printable
 from tacit_services.aggregator.reporting.run_picture import on_test
+from tacit_services.display import judged_lines
 from tacit_services.display.progress import clock
 from tacit_services.display.text_tables import at_most, cell, epsilon, schedule, state
 
@@ -123,6 +124,8 @@ def facts(status: Status) -> str:
         accuracy = f"accuracy {100 * status.test_accuracy:.1f} %"
     else:
         accuracy = "accuracy -"
+    if status.judged is not None and status.test_accuracy is None:
+        accuracy = judged_lines.first_figure(status.judged)
     parts = [
         accuracy,
         *schedule(status),
@@ -148,6 +151,7 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
         simulated = ""
     rows = [
         *_measured(summary),
+        *judged_lines.rows(summary),
         (
             "privacy",
             f"ε = {epsilon(privacy['epsilon'])}, δ = {privacy['delta']:g}, per "
@@ -180,6 +184,7 @@ def closing(summary: dict[str, Any], out: Path, seconds: float) -> RenderableTyp
         _edges(privacy),
         *_stopped(summary),
         *_no_better(summary),
+        *judged_lines.warning(summary),
         files,
         *_next(summary, out),
     )
@@ -328,10 +333,11 @@ def _too_sure(summary: dict[str, Any]) -> str:
 
 
 def _edges(privacy: dict[str, Any]) -> Table:
-    table = Table(
-        caption="PLD is enforced; RDP is a looser bound of the same releases",
-        caption_justify="left",
-    )
+    caption = "PLD is enforced; RDP is a looser bound of the same releases"
+    spent = [(edge["epsilon_pld"], edge["budget"]) for edge in privacy["edges"].values()]
+    if any(None not in each and each[0] > each[1] for each in spent):
+        caption += "; ε counts all that this data told, also questions, whose budget is another"
+    table = Table(caption=caption, caption_justify="left")
     for name in ("edge", "releases", "q", "z", "ε (PLD)", "ε (RDP)", "budget"):
         table.add_column(name, justify="left" if name == "edge" else "right")
     for name, edge in sorted(privacy["edges"].items())[:SHOWN]:

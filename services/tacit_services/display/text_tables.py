@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit import rounding
-from tacit.shown import lines
+from tacit.shown import lines, printable
+from tacit_services.display import judged_lines
 
 if TYPE_CHECKING:
     from tacit_client import Edge, FederationRun, ModelInfo, Status
@@ -34,6 +35,7 @@ _COLUMNS = (
     "refused",
 )
 _FULL_WIDTH = 100  # columns that the whole table of `tacit ledger` needs
+_YEAR_9999 = 253_370_764_800.0  # its first second; what is later has no date
 _PLAIN_WIDTH = 200  # a pipe has no width; wide enough that nothing is folded
 
 
@@ -129,6 +131,7 @@ def status(to: Console, run: Status) -> Table:
         ("edges", f"{run.edges_online} online of {run.edges}{_refusing(run)}"),
         ("accuracy", "-" if run.test_accuracy is None else f"{100 * run.test_accuracy:.2f} %"),
         ("loss", "-" if run.test_loss is None else f"{run.test_loss:.4f}"),
+        *([] if run.judged is None else [("judged", judged_lines.in_full(run.judged))]),
         ("staleness", f"mean {staleness.mean:g}, p95 {staleness.p95:g}, max {staleness.max}"),
         ("schedule", " · ".join(schedule(run))),
         ("refused", f"{run.duplicates} duplicates, {run.rejected} rejected"),
@@ -147,13 +150,15 @@ def line(run: Status, as_json: bool) -> str:
     """Return the state of a run in one line, for a log."""
     if as_json:
         return json.dumps(run.to_json())
-    if run.test_accuracy is None:
-        accuracy = "-"
+    if run.test_accuracy is not None:
+        measured = f"accuracy {100 * run.test_accuracy:.2f} %"
+    elif run.judged is not None:
+        measured = judged_lines.first_figure(run.judged)
     else:
-        accuracy = f"{100 * run.test_accuracy:.2f} %"
+        measured = "accuracy -"
     spent = at_most(run, epsilon(run.privacy.epsilon))
     edges = f"{run.edges_online}{_refusing(run)}"
-    return f"{state(run)} {run.applied}/{run.target} accuracy {accuracy} edges {edges} ε {spent}"
+    return f"{state(run)} {run.applied}/{run.target} {measured} edges {edges} ε {spent}"
 
 
 def model(to: Console, info: ModelInfo) -> Table:
@@ -172,7 +177,7 @@ def model(to: Console, info: ModelInfo) -> Table:
 def ledger(to: Console, edges: Iterable[Edge], *, live: bool = False) -> Table:
     """Return a table of what every edge's data has spent, and what its budget leaves.
 
-    A narrow terminal leaves out RDP's looser bound and a column without refusals; a δ that is the
+    A narrow terminal leaves out RDP's looser bound and a column without refusals. A δ that is the
     same for all goes below the table, and so does what ε means while the run is `live`.
     """
     rows = [_paid(edge) for edge in edges]
@@ -217,7 +222,7 @@ def runs(to: Console, listed: Iterable[FederationRun]) -> Table:
             refused,
             run.researcher,
         )
-        table.add_row(*map(cell, cells))
+        table.add_row(*(cell(printable(text)) for text in cells))  # a line of a text is no row
     return table
 
 
@@ -258,6 +263,8 @@ def _heard(member: dict[str, Any]) -> str:
 def _minute(at: float | None) -> str:
     if at is None:
         return "never"
+    if not 0 <= at < _YEAR_9999:
+        return "no date"
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 

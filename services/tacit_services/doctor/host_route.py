@@ -12,7 +12,10 @@ from urllib.parse import urlsplit
 from cryptography import x509
 
 from tacit.errors import ConfigError
+from tacit.shown import printable
 from tacit_services.doctor.diagnosis import Diagnosis, ill, well
+from tacit_services.transport import foreign_certificate
+from tacit_services.transport.address import is_https
 from tacit_services.transport.proxy import Proxies
 from tacit_services.transport.tls import Tls
 
@@ -32,7 +35,7 @@ class HostRoute:
             host, port = parts.hostname, parts.port or _HTTPS
         except ValueError as error:
             raise ConfigError(f"{url!r}: {error}") from error
-        if parts.scheme != "https" or not host:
+        if not host or not is_https(url):
             raise ConfigError(f"{url!r}: expected https://HOST:PORT")
         self.host: str = host
         self.port: int = port
@@ -91,7 +94,10 @@ class HostRoute:
             certificate = link.getpeercert(binary_form=True)
         if certificate is None:
             raise OSError("no certificate was shown")
-        return x509.load_der_x509_certificate(certificate)
+        try:
+            return foreign_certificate.read_der(certificate)
+        except ValueError as error:
+            raise OSError(printable(str(error), 200)) from error
 
     def _connected(self) -> socket.socket:
         if self._proxy is not None:

@@ -19,6 +19,7 @@ from tacit_services.doctor.diagnosis import Diagnosis, ill, near, skipped, well
 from tacit_services.doctor.host_route import SECONDS, HostRoute
 from tacit_services.doctor.rows_here import RowsHere
 from tacit_services.enrollment import certificates
+from tacit_services.member.believed import believed
 from tacit_services.member.host_client import HostClient
 from tacit_services.member.member_state import MemberState
 from tacit_services.transport import pinned_authority
@@ -30,6 +31,10 @@ from tacit_services.versions import own_version, who_must_move
 HTTPS = "http/1.1"
 _APART = "the way must pass TLS through unopened; ask who runs proxy or load balancer for that"
 _OTHER = f"is the address, and sha256:…, of this federation's own line? if so, {_APART}"
+_NEW_LINE = (
+    "a new line is needed: ask the host's operator for it, and join by it with the same --state "
+    f"(key, name and ledger stay). If nothing was changed at the host, {_APART}"
+)
 _ANEW = "ask the host's operator for a line, and join again: key, name and ledger stay"
 
 
@@ -87,7 +92,10 @@ class MemberDoctor:
             yield from RowsHere(self._state).diagnoses()
 
     def _clock(self) -> Diagnosis:
-        """Ask the host for its time, and for its authority, which `_tls` looks at."""
+        """Ask the host for its time and its authority, which `_tls` looks at.
+
+        A member believes what its own line has said: the host must show the same.
+        """
         try:
             document = pinned_authority.document_at(self._route.url, self._route.proxies)
             authority = pinned_authority.read(document.content)
@@ -99,8 +107,22 @@ class MemberDoctor:
                 return ill("clock", pinned_authority.clocks(apart), "")
         if self._pin is not None and self._pin != document.pin:
             return ill("tls", f"the host shows {document.pin}, and not {self._pin[:80]}", _OTHER)
+        if self._state is not None:
+            try:
+                authority = self._believed(self._state)
+            except ConfigError as error:
+                return ill("tls", str(error), _ANEW)
+            if authority.pin() != document.pin:
+                words = f"the host shows {document.pin}; this member believes {authority.pin()}"
+                return ill("tls", words, _NEW_LINE)
         self._authority = authority
         return well("clock", "agrees with the host's")
+
+    def _believed(self, state: MemberState) -> FederationAuthority:
+        """Return whom the member believes, not whom the host names. Raises ConfigError."""
+        membership = state.membership()
+        assert membership is not None
+        return believed(state, membership)
 
     def _no_host(self, error: TacitError) -> Diagnosis:
         """Return why a server that answers is not asked as a federation's host."""
@@ -157,12 +179,11 @@ class MemberDoctor:
 
     def _is_ours(self, certificate: x509.Certificate) -> bool:
         """Return whether the federation's authority, as this machine knows it, has signed it."""
+        authority = self._authority
         if self._state is not None:
-            ca = self._state.tls.ca.read_bytes()
-        else:
-            assert self._authority is not None
-            ca = self._authority.ca.encode("ascii")
-        return certificates.is_issued_by(certificate, ca)
+            authority = self._believed(self._state)
+        assert authority is not None
+        return certificates.is_issued_by(certificate, authority.ca.encode("ascii"))
 
     def _is_believed(self, tls: Tls) -> bool:
         """Return whether the broker has a certificate of an organisation that the host names."""
@@ -174,10 +195,10 @@ class MemberDoctor:
 
     def _is_foreign(self, state: MemberState, certificate: x509.Certificate) -> bool:
         """Return whether a member whose host has a certificate of the federation sees another."""
-        membership = state.membership()
-        return (
-            membership is not None and not membership.public_web and not self._is_ours(certificate)
-        )
+        try:
+            return not self._believed(state).public_web and not self._is_ours(certificate)
+        except ConfigError:  # `_own_certificate` says so
+            return False
 
     def _own_certificate(self) -> Diagnosis:
         assert self._state is not None

@@ -29,5 +29,6 @@ def edge_loop(
     turns = resources.turns
     folder = resources.identity.path
     delay = release_delay.of_edge(role, turns, folder, settings.run_id)
-    loop = task_loop(role, resources.outbox, settings, turns, delay=delay)
+    looks = release_delay.of_looks(role, turns, folder, settings.run_id)
+    loop = task_loop(role, resources.outbox, settings, turns, delay=delay, look_delay=looks)
     return nullcontext(loop)

@@ -1,1 +1,1 @@
-"""The certificate authority, and the server at which edges enrol."""
+"""The certificate authority, and the enrolment server."""

@@ -1,8 +1,8 @@
 """The broker's access control list for a few runs, in the two forms that mosquitto reads.
 
-It is made for the runs' names and their edges, name by name. So a certificate of another name says
-nothing; and an edge has a fixed, short list of topics to write, so that what the broker retains of
-it is one message a topic, whatever it publishes. A wildcard for the run would give that up.
+It is made for the runs' names and their edges, name by name. So a certificate of another name can
+publish nothing. An edge has a fixed, short list of topics to write. The broker therefore retains
+one message a topic of it, for all that it may publish. A wildcard for the run would give that up.
 
 The rules hold for the runs that a federation is to have: a broker that has read them needs no
 restart for the next one (`federation`).
@@ -60,7 +60,7 @@ def acl(runs: Sequence[str], edges: Sequence[str], *, peers: bool) -> str:
     peers: whether they talk to one another.
     """
     heading = f"Run {', '.join(runs)}, {len(edges)} edges"
-    return _acl_file(heading, _everybody(runs, edges, peers))
+    return _acl_file(heading, everybody(runs, edges, peers))
 
 
 def acl_of_federation(runs: Mapping[str, Sequence[str]]) -> str:
@@ -68,16 +68,16 @@ def acl_of_federation(runs: Mapping[str, Sequence[str]]) -> str:
 
     Each run's aggregator has a name of its own.
     """
-    everybody = [Rights(BROKER, [topics.health()])]
+    users = [Rights(BROKER, [topics.health()])]
     for run, members in runs.items():
-        everybody.append(aggregator_rights([run], aggregator_name(run)))
-        everybody += [edge_rights([run], member) for member in members]
-    return _acl_file(f"A federation of {len(runs)} runs", everybody)
+        users.append(aggregator_rights([run], aggregator_name(run)))
+        users += [edge_rights([run], member) for member in members]
+    return _acl_file(f"A federation of {len(runs)} runs", users)
 
 
-def _acl_file(heading: str, everybody: Iterable[Rights]) -> str:
+def _acl_file(heading: str, users: Iterable[Rights]) -> str:
     lines = [f"# {heading}. Made by tacit pki: a change here is lost."]
-    for user in everybody:
+    for user in users:
         lines.append(f"\nuser {user.name}")
         lines += [f"topic read {topic}" for topic in user.read]
         lines += [f"topic write {topic}" for topic in user.write]
@@ -89,14 +89,12 @@ def plugin(runs: Sequence[str], edges: Sequence[str], *, peers: bool) -> str:
 
     A client is its certificate's name; none has a password, and nobody may change the rules.
     """
-    everybody = list(_everybody(runs, edges, peers))
+    users = list(everybody(runs, edges, peers))
     content = {
         "defaultACLAccess": OTHERWISE,
-        "clients": [
-            {"username": user.name, "roles": [{"rolename": user.name}]} for user in everybody
-        ],
+        "clients": [{"username": user.name, "roles": [{"rolename": user.name}]} for user in users],
         "groups": [],
-        "roles": [{"rolename": user.name, "acls": plugin_rules(user)} for user in everybody],
+        "roles": [{"rolename": user.name, "acls": plugin_rules(user)} for user in users],
     }
     return json.dumps(content, indent=0) + "\n"
 
@@ -147,7 +145,11 @@ def edge_rights(runs: Sequence[str], edge: str, peers: Sequence[str] = ()) -> Ri
     return Rights(edge, heard, written, asks=asked)
 
 
-def _everybody(runs: Sequence[str], edges: Sequence[str], peers: bool) -> Iterator[Rights]:
+def everybody(runs: Sequence[str], edges: Sequence[str], peers: bool) -> Iterator[Rights]:
+    """Yield the rights of everybody in `runs`: the aggregator, the broker itself, each edge.
+
+    peers: whether edges talk to one another.
+    """
     yield aggregator_rights(runs)
     yield Rights(BROKER, [topics.health()])
     for edge in edges:

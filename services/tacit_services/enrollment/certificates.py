@@ -64,6 +64,17 @@ def public_bytes(key: CertificatePublicKeyTypes) -> bytes:
     )
 
 
+def read_public(der: bytes) -> ec.EllipticCurvePublicKey:
+    """Return the P-256 key whose DER form is `der`. Raises ValueError."""
+    try:
+        key = serialization.load_der_public_key(der)
+    except (TypeError, UnsupportedAlgorithm) as error:
+        raise ValueError("not a P-256 key") from error
+    if not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
+        raise ValueError("not a P-256 key")
+    return key
+
+
 def key_digest(key: CertificatePublicKeyTypes) -> str:
     """Return SHA-256 of a public key's DER form, in hex: how registers name keys."""
     return hashlib.sha256(public_bytes(key)).hexdigest()
@@ -89,7 +100,12 @@ def hosts(certificate: x509.Certificate) -> list[str]:
     """
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except (x509.ExtensionNotFound, x509.DuplicateExtension, ValueError):
+    except (
+        x509.ExtensionNotFound,
+        x509.DuplicateExtension,
+        x509.UnsupportedGeneralNameType,
+        ValueError,
+    ):
         return []
     return [str(item.value) for item in names]
 
@@ -98,7 +114,7 @@ def is_issued_by(certificate: x509.Certificate, authority: bytes) -> bool:
     """Return whether an authority, whose certificate is `authority` (PEM), has signed it."""
     try:
         certificate.verify_directly_issued_by(x509.load_pem_x509_certificate(authority))
-    except (ValueError, TypeError, InvalidSignature):
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True
 

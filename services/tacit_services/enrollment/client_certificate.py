@@ -1,4 +1,8 @@
-"""The certificate that a request's client has shown, and TLS has verified."""
+"""The certificate that a request's client has shown, and TLS has verified.
+
+TLS verifies it once, at the first of its connections. A connection that is kept alive, and one that
+goes on with an earlier one's keys (session resumption), may outlast its end: look at `ends`.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,15 @@ from tacit_services.enrollment import certificates
 
 @dataclass(frozen=True, slots=True)
 class ClientCertificate:
-    """A client's certificate: its common name, its serial number, and SHA-256 of its public key."""
+    """A client's certificate: its common name, its serial number, and SHA-256 of its public key.
+
+    ends: seconds since 1970.
+    """
 
     name: str
     serial: int
     key: str
+    ends: float
 
 
 def shown(scope: Mapping[str, Any]) -> ClientCertificate | None:
@@ -30,4 +38,5 @@ def shown(scope: Mapping[str, Any]) -> ClientCertificate | None:
         certificates.common_name(certificate),
         certificate.serial_number,
         certificates.key_digest(certificate.public_key()),
+        certificate.not_valid_after_utc.timestamp(),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import ssl
+import threading
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +20,12 @@ from cryptography import x509
 from tacit.errors import ConfigError, ServiceError
 from tacit.shown import printable
 from tacit_services.enrollment import certificates
+from tacit_services.transport import foreign_certificate
+from tacit_services.transport.address import is_https
+from tacit_services.transport.patient_http import content, patient_client
 from tacit_services.transport.proxy import DIRECT, Proxies, refusal
 
-_SECONDS = 10.0
+_SECONDS = 10.0  # for a whole answer
 _MOST = 1 << 16  # bytes of an answer
 
 
@@ -37,12 +41,18 @@ class Admitted:
 class JoinClient:
     """The host of a federation, as a machine that joins it reaches it."""
 
-    def __init__(self, url: str, proxies: Proxies = DIRECT) -> None:
-        """url: https://HOST:PORT; nothing is sent yet. Raises ConfigError for another kind."""
-        if not url.startswith("https://"):
+    def __init__(
+        self, url: str, proxies: Proxies = DIRECT, stop: threading.Event | None = None
+    ) -> None:
+        """url: https://HOST:PORT; nothing is sent yet. Raises ConfigError for another kind.
+
+        stop: once it is set nothing is waited for, as if the host did not answer.
+        """
+        if not is_https(url):
             raise ConfigError(f"url={url!r}: expected https://HOST:PORT")
         self._url = url.rstrip("/")
         self._proxy = proxies.before(url)
+        self._stop = stop
 
     def authority(self, digest: str) -> x509.Certificate:
         """Return the federation's authority, whose SHA-256 is `digest` (`sha256:…`).
@@ -107,7 +117,7 @@ class JoinClient:
 
     def _certificate(self, answer: dict[str, Any], field: str) -> x509.Certificate:
         try:
-            return x509.load_pem_x509_certificate(str(answer[field]).encode("ascii"))
+            return foreign_certificate.read_pem(str(answer[field]))
         except (KeyError, ValueError) as error:
             raise ServiceError(f"{self._url}: not the answer of a federation's host") from error
 
@@ -115,40 +125,37 @@ class JoinClient:
         self, method: str, path: str, trusted: ssl.SSLContext, **more: Any
     ) -> dict[str, Any]:
         """Return the JSON object that is answered. Raises ConfigError, ServiceError."""
-        proxy = None if self._proxy is None else self._proxy.url
         try:
             with (
-                httpx.Client(
-                    verify=trusted, trust_env=False, timeout=_SECONDS, proxy=proxy
+                patient_client(
+                    self._url, trusted, _SECONDS, proxy=self._proxy, stop=self._stop
                 ) as client,
-                client.stream(method, self._url + path, **more) as answer,
+                client.stream(method, path, **more) as answer,
             ):
-                content = self._content(answer)
+                values = self._values(answer)
                 status = answer.status_code
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
             raise ConfigError(f"url={self._url!r}: {error}") from error
         except httpx.ProxyError as error:
             raise ServiceError(f"{self._url}: {refusal(self._proxy, error)}") from error
-        except httpx.HTTPError as error:
+        except httpx.TransportError as error:
             reason = printable(str(error), 200) or type(error).__name__
             raise ServiceError(f"{self._url}: {reason}") from error
         if status >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise ServiceError(f"{self._url}: {status}")
         if status >= httpx.codes.BAD_REQUEST:
-            detail = printable(str(content.get("detail", status)), 300)
+            detail = printable(str(values.get("detail", status)), 300)
             raise ConfigError(f"{self._url}: {detail}")
-        return content
+        return values
 
-    def _content(self, answer: httpx.Response) -> dict[str, Any]:
-        data = b""
-        for piece in answer.iter_bytes():
-            data += piece
-            if len(data) > _MOST:
-                raise ServiceError(f"{self._url}: an answer of more than {_MOST} bytes")
+    def _values(self, answer: httpx.Response) -> dict[str, Any]:
+        data = content(answer, _MOST)
+        if data is None:
+            raise ServiceError(f"{self._url}: an answer of more than {_MOST} bytes")
         try:
-            content = json.loads(data)
+            values = json.loads(data)
         except (ValueError, RecursionError):
-            content = None
-        if not isinstance(content, dict):
+            values = None
+        if not isinstance(values, dict):
             raise ServiceError(f"{self._url}: not the answer of a federation's host")
-        return content
+        return values

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tacit.errors import ConfigError
 from tacit_services.disk.json_register import JsonRegister
-from tacit_services.enrollment.human_names import checked_human_name
+from tacit_services.enrollment.human_names import alike, checked_human_name
 
 _FORMAT = 1
 
@@ -90,7 +90,7 @@ class JoinTokens:
             raise ConfigError(f"until={_date(until)}: is over already")
         secret = secrets.token_urlsafe(32)
         with self._file.changing() as tokens:
-            if any(token.name == name for token in tokens):
+            if any(alike(token.name) == alike(name) for token in tokens):
                 raise ConfigError(f"name={name!r}: is taken; cancel it first, or choose another")
             tokens.append(JoinToken(name, _digest(secret), self._clock(), uses, until))
         return secret
@@ -104,6 +104,13 @@ class JoinTokens:
             before = len(tokens)
             tokens[:] = [token for token in tokens if token.name != name]
             return len(tokens) < before
+
+    def has(self, name: str) -> bool:
+        """Return whether a token that was not cancelled has this name, or one that looks like it.
+
+        It may have ended.
+        """
+        return any(alike(token.name) == alike(name) for token in self._file.all())
 
     def all(self) -> list[JoinToken]:
         """Return every token that was not cancelled."""

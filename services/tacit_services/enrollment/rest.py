@@ -65,9 +65,9 @@ class RegistrationAuthority:
     def enroll(self, token: str | None, csr: str) -> Enrolled:
         """Sign the certificate that is asked for.
 
-        The same key may ask again, so an answer that was lost can be had again. Raises
-        HTTPException: 401 for an unknown token, 403 where the token is for other edges, 409 where
-        the token was used or the name is taken or revoked, 422 where `csr` is no signing request.
+        The same key may ask again, so a lost answer can be had again. Raises HTTPException: 401 for
+        an unknown token, and 403 if the token is for other edges. It is 409 if the token was used,
+        or the name is taken or revoked, and 422 if `csr` is no signing request.
         """
         tokens = TokenRegister(self._authority.folder)
         with self._authority.locked():

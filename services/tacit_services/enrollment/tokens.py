@@ -1,9 +1,9 @@
 """Enrollment tokens: who may ask for a certificate, and of which name.
 
 The file keeps digests of the tokens only. Its first line is the format. Then there is one line for
-each token: SHA-256 of the token, `shared` or `once`, the pattern that the edge's id must match, and
-whom a one-time token has served (`-`: nobody yet). A pattern is an id with stars, or a range:
-`edge-0..7` is eight edges.
+each token. It has the SHA-256 of the token, `shared` or `once`, and the pattern that the edge's id
+must match. Last is the edge that a one-time token has served (`-`: none yet). A pattern is an id
+with stars, or a range: `edge-0..7` is eight edges.
 """
 
 from __future__ import annotations

@@ -110,7 +110,12 @@ class BrokerRules:
             for run in self._kept.remove_member(member_id):
                 self._shut_out(run, member_id)
                 self._connection.publish(topics.presence(run, member_id), b"left", retain=True)
-            self._do([{"command": "deleteClient", "username": member_id}], _GONE)
+            # The plugin throws out whom it deletes, and knows nobody who is let in to no run.
+            commands: list[PluginCommand] = [
+                {"command": "createClient", "username": member_id},
+                {"command": "deleteClient", "username": member_id},
+            ]
+            self._do(commands, (*_EXISTS, *_GONE))
 
     def runs(self) -> Mapping[str, Sequence[str]]:
         """Return the members that are let in, by run."""

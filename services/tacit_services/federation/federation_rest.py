@@ -6,19 +6,21 @@ routes here is the run's own interface, as its aggregator serves it (docs/rest.m
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import FileResponse
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPAuthorizationCredentials
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
+from starlette.types import Scope
 
 from tacit.digests import Sha256
-from tacit.errors import ServiceError
+from tacit.errors import ConfigError, ServiceError
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.file_pool import BadUpload, FilePool, NoRoom, OverQuota
 from tacit_services.federation.host_packing import HostPacking, RunFileUpload
@@ -30,15 +32,18 @@ from tacit_services.federation.person_access import PERSON_TOKEN
 from tacit_services.federation.run_desk import RunDesk
 from tacit_services.federation.run_proxy import RunProxy
 from tacit_services.federation.run_records import Answered, Reason, RunRecords
+from tacit_services.federation.statement_desk import StatementDesk
 from tacit_services.federation.submissions import Refused
 from tacit_services.transport.bearer import guarded
-from tacit_services.transport.http_pace import Pace
+from tacit_services.transport.http_pace import Caller, Pace, nobody_shown
 from tacit_services.transport.known_hosts import KnownHosts
 from tacit_services.transport.pinned_authority import PATH as AUTHORITY
 from tacit_services.transport.pinned_authority import FederationAuthority
 from tacit_services.transport.problems import Problem, document, documented, install, problem
 
 OFFER_BYTES = 1 << 22
+STATEMENT_BYTES = 1 << 22
+_LAST_SECOND = 253_402_300_799.0  # of the year 9999: a later one has no date
 _BINARY = "application/octet-stream"
 
 
@@ -51,11 +56,21 @@ class Answering(BaseModel):
     reason: Reason = ""
 
 
+class StatementText(BaseModel):
+    """What a member states on a run, as it has signed it."""
+
+    model_config = ConfigDict(extra="forbid")
+    statement: str = Field(min_length=2, max_length=STATEMENT_BYTES)
+
+
 class Stopping(BaseModel):
     """Why a run is stopped: its members are told."""
 
     model_config = ConfigDict(extra="forbid")
-    reason: str = Field("stopped by its researcher", min_length=1, max_length=200)
+    # No control characters, as of an aggregator's halt: it is logged, journalled, sent and shown.
+    reason: str = Field(
+        "stopped by its researcher", min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +83,7 @@ class HostDesks:
     authority: FederationAuthority
     members: MemberDesk
     runs: RunDesk
+    statements: StatementDesk
     records: RunRecords
     control: MemberControl
     audit: AuditLog
@@ -83,6 +99,7 @@ class HostDesks:
         yield authority_routes(self.authority)
         yield self.members.router()
         yield offer_routes(self.runs, self.near_member)
+        yield statement_routes(self.statements, self.near_member)
         yield leaving_routes(self.control, self.member)
         yield person_routes(self.person)
         yield member_routes(self.control, self.person)
@@ -123,10 +140,29 @@ def offer_routes(desk: RunDesk, member: Callable[..., Member]) -> APIRouter:
     def file(run: str, digest: str, _: Member = known) -> Response:
         return FileResponse(desk.file(run, digest), media_type=_BINARY)
 
+    @router.get("/{run}/model", summary="The model that the run has ended with, as safetensors",
+                responses=documented(404))  # fmt: skip
+    def model(run: str, asker: Member = known) -> Response:
+        return FileResponse(desk.model(run, asker.id), media_type=_BINARY)
+
     @router.put("/{run}/answer", status_code=204, summary="What this member's owner answers",
                 responses=documented(404, 409, 422))  # fmt: skip
     def answer(run: str, answering: Answering, asker: Member = known) -> Response:
         desk.answer(run, asker.id, answering.model_dump())
+        return Response(status_code=204)
+
+    return router
+
+
+def statement_routes(desk: StatementDesk, member: Callable[..., Member]) -> APIRouter:
+    """Return the route by which a member states what it has released. member: who asks."""
+    router = APIRouter(prefix="/v1/offers", tags=["members"], responses=documented(401, 403))
+    known = Depends(member)
+
+    @router.put("/{run}/statement", status_code=204, summary="What this member has released",
+                responses=documented(404, 409, 422))  # fmt: skip
+    def state(run: str, text: StatementText, asker: Member = known) -> Response:
+        desk.take(run, asker, text.statement)
         return Response(status_code=204)
 
     return router
@@ -191,6 +227,19 @@ def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) ->
     )
     known = Depends(person)
 
+    async def still(request: Request) -> Callable[[], bool]:
+        """Return what tells whether this request's token is still worth what it was."""
+        credentials = await PERSON_TOKEN(request)
+
+        def may() -> bool:
+            try:
+                person(credentials)
+            except (HTTPException, ConfigError):
+                return False
+            return True
+
+        return may
+
     @router.get("", summary="All runs that the token may see, and how each stands")
     def runs(by: Person = known) -> Response:
         return document(desk.runs(by))
@@ -213,12 +262,12 @@ def run_routes(desk: RunDesk, proxy: RunProxy, person: Callable[..., Person]) ->
     @router.api_route("/{run}/{path:path}", methods=["GET", "HEAD"], include_in_schema=False)
     async def read(request: Request, run: str, path: str, by: Person = known) -> Response:
         desk.training(run, by)
-        return await proxy.passed_on(request, run, path)
+        return await proxy.passed_on(request, run, path, await still(request))
 
     @router.post("/{run}/{path:path}", include_in_schema=False)
     async def write(request: Request, run: str, path: str, by: Person = known) -> Response:
         await run_in_threadpool(desk.passed_on, run, by, path)
-        return await proxy.passed_on(request, run, path)
+        return await proxy.passed_on(request, run, path, await still(request))
 
     return router
 
@@ -274,6 +323,13 @@ def person_routes(person: Callable[..., Person]) -> APIRouter:
     return router
 
 
+class Naming(BaseModel):
+    """Whom a request is about. It may be any name: those of earlier hosts read like paths."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str = Field(min_length=1, max_length=100)
+
+
 class Inviting(BaseModel):
     """For whom a token is: uses: how many may join by it; until: seconds since 1970."""
 
@@ -281,7 +337,7 @@ class Inviting(BaseModel):
     name: str = Field(min_length=1, max_length=100)
     role: Literal["member", "researcher", "reader"] = "member"
     uses: int | None = Field(None, gt=0)
-    until: float | None = Field(None, gt=0)
+    until: float | None = Field(None, gt=0, le=_LAST_SECOND)
 
 
 def member_routes(control: MemberControl, person: Callable[..., Person]) -> APIRouter:
@@ -297,15 +353,25 @@ def member_routes(control: MemberControl, person: Callable[..., Person]) -> APIR
     def invite(inviting: Inviting, by: Person = known) -> Response:
         return document(control.invite(by, **inviting.model_dump()), 201)
 
-    @router.post("/cancel/{name}", status_code=204, summary="Let a token be worth nothing",
-                 responses=documented(404))  # fmt: skip
-    def cancel(name: str, by: Person = known) -> Response:
-        control.cancel(by, name)
+    @router.post("/cancel", status_code=204, summary="Let a token be worth nothing",
+                 responses=documented(404, 422))  # fmt: skip
+    def cancel(naming: Naming, by: Person = known) -> Response:
+        control.cancel(by, naming.name)
         return Response(status_code=204)
 
-    @router.post("/revoke/{name}", summary="End a membership", responses=documented(404))
-    def revoke(name: str, by: Person = known) -> Response:
-        return document(control.revoke(by, name))
+    @router.post("/revoke", summary="End a membership", responses=documented(404, 422))
+    def revoke(naming: Naming, by: Person = known) -> Response:
+        return document(control.revoke(by, naming.name))
+
+    @router.post("/cancel/{name}", status_code=204, summary="The same, of a name without / or dots",
+                 responses=documented(404))  # fmt: skip
+    def cancel_by_path(name: str, by: Person = known) -> Response:
+        return cancel(Naming(name=name), by)
+
+    @router.post("/revoke/{name}", summary="The same, of a name without / or dots",
+                 responses=documented(404))  # fmt: skip
+    def revoke_by_path(name: str, by: Person = known) -> Response:
+        return revoke(Naming(name=name), by)
 
     return router
 
@@ -347,8 +413,22 @@ def _known_first(person: Callable[..., Person]) -> type[APIRoute]:
     return guarded(PERSON_TOKEN, check)
 
 
-def create_app(routers: Iterable[APIRouter], hosts: Iterable[str]) -> FastAPI:
-    """Return the application of a host. hosts: further names under which it may be asked for."""
+def _asks_for_health(scope: Scope) -> bool:
+    return bool(scope["path"] == "/healthz")
+
+
+def create_app(
+    routers: Iterable[APIRouter],
+    hosts: Iterable[str],
+    caller: Callable[[Scope], Caller | None] = nobody_shown,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+) -> FastAPI:
+    """Return the application of a host. hosts: further names under which it may be asked for.
+
+    caller: who asks; they have an allowance of requests besides that of the address, which `clock`
+    fills again.
+    """
     app = FastAPI(
         title="tacit federation",
         version="1",
@@ -359,7 +439,7 @@ def create_app(routers: Iterable[APIRouter], hosts: Iterable[str]) -> FastAPI:
     )
     app.add_middleware(KnownHosts, names=tuple(hosts))
     install(app, large=_large)
-    app.add_middleware(Pace, free=lambda scope: scope["path"] == "/healthz")
+    app.add_middleware(Pace, free=_asks_for_health, caller=caller, clock=clock)
 
     @app.exception_handler(ServiceError)
     def later(_: Request, error: ServiceError) -> Response:
@@ -383,6 +463,8 @@ def _large(method: str, path: str) -> int | None:
     """Return the most bytes of a body that may be larger than others are; None: of no such."""
     if method == "PUT" and path.startswith("/v1/files/"):
         return 2 << 30
+    if method == "PUT" and path.startswith("/v1/offers/") and path.endswith("/statement"):
+        return 2 * STATEMENT_BYTES
     if method == "POST" and path in ("/v1/runs", "/v1/run-files"):
         return OFFER_BYTES
     return None

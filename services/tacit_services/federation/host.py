@@ -38,6 +38,7 @@ from tacit_services.enrollment.join_tokens import JoinTokens, TokenRefusedError
 from tacit_services.federation import federation_settings, organisation
 from tacit_services.federation.audit_log import AuditLog
 from tacit_services.federation.broker import FederationBroker, certified
+from tacit_services.federation.callers import Callers
 from tacit_services.federation.checked_apart import checked_apart
 from tacit_services.federation.federation_rest import HostDesks, create_app
 from tacit_services.federation.file_pool import FilePool
@@ -60,6 +61,7 @@ from tacit_services.federation.run_records import RunRecord, RunRecords
 from tacit_services.federation.run_sockets import RunSockets
 from tacit_services.federation.run_window import RunWindow
 from tacit_services.federation.stated_rules import StatedRules
+from tacit_services.federation.statement_desk import StatementDesk
 from tacit_services.federation.store import FederationStore
 from tacit_services.federation.submissions import Submissions
 from tacit_services.federation.supervisor import Rules, Supervisor
@@ -159,6 +161,7 @@ class FederationHost:
         members = Members(path / "members")
         people = People(path / "people")
         people.operator_token()
+        access = PersonAccess(people)
         self._broker, self._rules = self._broker_and_rules(children)
         rules = self._rules
         self._store = settings.store or store.start(children).address
@@ -181,12 +184,13 @@ class FederationHost:
             settings.url, self._audit, desk.gone,
         )  # fmt: skip
         desks = HostDesks(
-            self._authority, self._member_desk(members), desk, records, control, self._audit, pool,
+            self._authority, self._member_desk(members), desk,
+            StatementDesk(records, self._audit), records, control, self._audit, pool,
             HostPacking(path / "packing", pool, path / "people" / "page.pem"),
             RunProxy(sockets), member_of_request(members), near_member_of_request(members),
-            _person_of(people),
+            _person_by(access),
         )  # fmt: skip
-        app = create_app((*desks.routers(), *host_pages()), settings.names)
+        app = create_app((*desks.routers(), *host_pages()), settings.names, Callers(access).caller)
         inner = parts.enter_context(
             _https(app, folder.authority.folder / CA, web, lambda port: door.origin(port))
         )
@@ -322,9 +326,8 @@ def _warn(complaint: str) -> None:
         log.warning("%s", complaint)
 
 
-def _person_of(people: People) -> Callable[..., Person]:
+def _person_by(access: PersonAccess) -> Callable[..., Person]:
     """Return FastAPI's dependency that gives who asks, by their token; 401 for nobody's."""
-    access = PersonAccess(people)
 
     def person(
         credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(PERSON_TOKEN)],

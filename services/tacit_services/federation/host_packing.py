@@ -4,7 +4,7 @@ A browser has no key of its researcher's, so the host signs with one of its own,
 and the offer says so. A researcher whom owners are to know by their own key uses `tacit submit`.
 
 Guarantee: what was uploaded is data here. Nothing of it is executed, and no run file that names
-code is packed.
+code is packed. What packs it is a process of its own, with limits: the host itself builds nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tacit.errors import ConfigError, ConfigFaults, DataError
+from tacit.errors import ConfigError, ConfigFaults, ServiceError
+from tacit_services.children.child_limits import ChildLimits, LimitPassed
 from tacit_services.federation.file_pool import FilePool, placed
+from tacit_services.federation.packed_apart import PACKING, packed_apart
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.submissions import Refused, is_importable, is_plain
 from tacit_services.offers.file_names import a_folder_too
@@ -25,7 +29,9 @@ from tacit_services.offers.offer import MOST_FILES, RUN
 from tacit_services.offers.researcher_key import ResearcherKey
 from tacit_services.offers.submission import Submission
 
+AT_ONCE = 4  # run files that are packed, of a person each; each may have a part of the memory
 _MOST_TEXT = 1 << 20  # characters of a run file
+_FAILED = "failed.log"  # what the last one printed that has ended by itself
 
 
 class RunFileUpload(BaseModel):
@@ -43,38 +49,72 @@ class RunFileUpload(BaseModel):
 class HostPacking:
     """Packs and signs at the host."""
 
-    def __init__(self, folder: Path, pool: FilePool, key: Path) -> None:
+    def __init__(
+        self, folder: Path, pool: FilePool, key: Path, limits: ChildLimits = PACKING
+    ) -> None:
         """folder: for what is being packed; what is there is removed. pool: uploaded files.
 
-        key: the file of the host's signing key, made at its first use. Raises OSError.
+        key: the file of the host's signing key, made at its first use. limits: of a process that
+        packs. Raises OSError.
         """
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
         self._folder = folder
         self._pool = pool
         self._key = key
-        self._lock = threading.Lock()  # one at a time: a network is built to be tried
+        self._limits = limits
+        self._lock = threading.Lock()
+        self._packing: set[str] = set()  # names of people whose run files are being packed
 
     def packed(self, upload: RunFileUpload, by: Person) -> Submission:
         """Return the submission of a run file in the name of `by`.
 
-        Raises Refused, with all that is wrong: `faults`.
+        Nobody holds the others up: a second one of the same person is refused meanwhile. Raises
+        Refused, with all that is wrong: `faults`.
         """
         if not by.may(Right.RESEARCHER):
             raise Refused(403, "a reader's token submits no runs; ask for a researcher's")
-        with self._lock, tempfile.TemporaryDirectory(dir=self._folder) as place:
-            # With torch, for which a host need not wait where nobody submits by its page.
-            from tacit_services.offers.packing import pack_data
-
-            folder = Path(place)
+        with self._place(by) as place:
+            folder = place / "files"
+            folder.mkdir()
             if faults := self._laid(upload.files, folder):
                 raise Refused(422, "; ".join(faults), faults)
             try:
-                key = ResearcherKey.kept(self._key, by.name, "host")
-                return pack_data(upload.text, upload.name, key, folder).submission()
-            except (ConfigError, DataError) as error:
+                return self._packed(upload, by, folder, place / _FAILED)
+            except ConfigError as error:
                 faults = [_without(folder, fault) for fault in _faults(error)]
                 raise Refused(422, "; ".join(faults), faults) from error
+
+    def _packed(self, upload: RunFileUpload, by: Person, folder: Path, log: Path) -> Submission:
+        """Return the submission, made by another process. Raises Refused, ConfigError."""
+        with self._lock:
+            ResearcherKey.kept(self._key, by.name, "host")  # one process makes it
+        try:
+            return packed_apart(
+                upload.text, upload.name, self._key, by.name, folder, log, self._limits
+            )
+        except LimitPassed as error:
+            fault = f"the run file {error} to pack; make its network or its columns fewer"
+            raise Refused(422, fault, [fault]) from error
+        except ServiceError as error:
+            log.replace(self._folder / log.name)
+            raise Refused(500, f"the process that packs the run file {error}") from error
+
+    @contextmanager
+    def _place(self, by: Person) -> Iterator[Path]:
+        """Yield a new folder for a person's run file. Raises Refused where none is to be had."""
+        with self._lock:
+            if by.name in self._packing:
+                raise Refused(429, "a run file of yours is being packed; send this one after it")
+            if len(self._packing) >= AT_ONCE:
+                raise Refused(429, f"{AT_ONCE} run files are being packed; try again in a minute")
+            self._packing.add(by.name)
+        try:
+            with tempfile.TemporaryDirectory(dir=self._folder) as place:
+                yield Path(place)
+        finally:
+            with self._lock:
+                self._packing.discard(by.name)
 
     def _laid(self, files: dict[str, str], folder: Path) -> list[str]:
         """Put uploaded files into `folder` by their names; returns what is wrong with them."""
@@ -101,7 +141,7 @@ def _fault_of(name: str, source: Path | None) -> str:
     return ""
 
 
-def _faults(error: ConfigError | DataError) -> tuple[str, ...]:
+def _faults(error: ConfigError) -> tuple[str, ...]:
     return error.faults if isinstance(error, ConfigFaults) else (str(error),)
 
 

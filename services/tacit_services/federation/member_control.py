@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any, Literal
@@ -48,6 +49,7 @@ class MemberControl:
         self._audit = audit
         self._withdraw = withdraw
         self._clock = clock
+        self._inviting = threading.Lock()  # two files hold the names
 
     def listed(self, by: Person) -> dict[str, Any]:
         """Return members, people and open tokens; an operator's alone are the last two."""
@@ -66,26 +68,43 @@ class MemberControl:
     def invite(
         self, by: Person, name: str, role: str, uses: int | None, until: float | None
     ) -> dict[str, Any]:
-        """Return what to give away: a line to join with, or a person's token. Raises Refused."""
+        """Return what to give away: a line to join with, or a person's token.
+
+        No join token has a person's name: one word cancels either. Raises Refused.
+        """
         _operator(by)
         try:
-            if role == "member":
-                secret = self._tokens.add(name, uses=uses, until=until)
-                line = f"tacit join {self._url} --token {secret} --ca {self._authority.pin()}"
-                given = {"name": name, "role": role, "token": secret, "line": line}
-            else:
-                secret = self._people.add(name, Right.named(role), until)
-                token = token_to_give(secret, self._authority)
-                given = {"name": name, "role": role, "token": token, "line": token}
+            with self._inviting:
+                token, line = self._invited(name, role, uses, until)
         except ConfigError as error:
             raise Refused(422, str(error)) from error
         self._audit.add(by.name, "invited", name=name, role=role)
-        return given
+        return {"name": name, "role": role, "token": token, "line": line}
+
+    def _invited(
+        self, name: str, role: str, uses: int | None, until: float | None
+    ) -> tuple[str, str]:
+        """Return a new token, and the line to give away. Raises ConfigError."""
+        if role == "member":
+            if self._people.has(name):
+                raise ConfigError(f"name={name!r}: a person has it; choose another")
+            secret = self._tokens.add(name, uses=uses, until=until)
+            return secret, f"tacit join {self._url} --token {secret} --ca {self._authority.pin()}"
+        if self._tokens.has(name):
+            raise ConfigError(
+                f"name={name!r}: a join token has it, even one that has ended; cancel it first, or "
+                "choose another"
+            )
+        secret = self._people.add(name, Right.named(role), until)
+        token = token_to_give(secret, self._authority)
+        return token, token
 
     def cancel(self, by: Person, name: str) -> None:
-        """Let a token be worth nothing from now on. Raises Refused."""
+        """Let every token of this name be worth nothing from now on. Raises Refused."""
         _operator(by)
-        if not self._tokens.cancel(name) and not self._people.remove(name):
+        # Before tacit looked at both, a join token and a person could have one name.
+        was_there = [self._tokens.cancel(name), self._people.remove(name)]
+        if not any(was_there):
             raise Refused(404, f"token {name[:100]!r}: there is none (tacit members list)")
         self._audit.add(by.name, "cancelled", name=name)
 
@@ -97,7 +116,9 @@ class MemberControl:
         except ConfigError as error:
             raise Refused(404, str(error)) from error
         with self._certificates.locked():
-            self._certificates.revoke(member.id)
+            # It has none where its host ended between its entry and its certificate.
+            if self._certificates.issued(member.id):
+                self._certificates.revoke(member.id)
         self._withdraw(member.id, "unavailable")
         self._rules.disconnect(member.id)
         self._audit.add(by.name, "revoked", name=member.name, member=member.id)

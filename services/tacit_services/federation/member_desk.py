@@ -7,6 +7,7 @@ key stays with it. Before its certificate ends, it gets another by showing that 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Annotated
 
@@ -82,12 +83,17 @@ class MemberDesk:
         tokens: JoinTokens,
         members: Members,
         days: float = DAYS,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """authority: FOLDER/ca. days: for which a certificate is valid."""
+        """authority: FOLDER/ca. days: for which a certificate is valid.
+
+        clock: seconds since 1970, by which certificates end.
+        """
         self._authority = authority
         self._tokens = tokens
         self._members = members
         self._days = days
+        self._clock = clock
 
     def check(self, credentials: HTTPAuthorizationCredentials | None) -> None:
         """Raise HTTPException (401) unless this is a join token whose time is not over."""
@@ -137,7 +143,7 @@ class MemberDesk:
         """Return the routes `POST /v1/enroll`, `POST /v1/renew`, `GET /v1/host`, `GET /v1/ca`."""
         routes = APIRouter()
         # Not in an annotation: these are strings, which know no local name.
-        known = Depends(member_of_request(self._members))
+        known = Depends(member_of_request(self._members, self._clock))
         routes.include_router(self._enrolment())
 
         @routes.post(
@@ -201,17 +207,24 @@ class MemberDesk:
         return certificates.pem(self._authority.certificate).decode("ascii")
 
 
-def member_of_request(members: Members) -> Callable[[Request], Member]:
+def member_of_request(
+    members: Members, clock: Callable[[], float] = time.time
+) -> Callable[[Request], Member]:
     """Return what FastAPI's `Depends` takes for a request's `Member`, by its client certificate.
 
-    It notes that the member was heard of. Raises HTTPException: 401 without a certificate, 403 for
-    that of nobody, or of a member that was revoked or has left.
+    It notes that the member was heard of. clock: seconds since 1970. Raises HTTPException: 401
+    without a certificate or with one that has ended, 403 for that of nobody, or of a member that
+    was revoked or has left.
     """
 
     def member(request: Request) -> Member:
         certificate = client_certificate.shown(request.scope)
         if certificate is None:
             raise HTTPException(401, "a member's certificate is needed; tacit join gets one")
+        if certificate.ends <= clock():
+            raise HTTPException(
+                401, f"the certificate of {certificate.name!r} has ended; join anew by a new line"
+            )
         entered = members.get(certificate.name)
         if entered is None or entered.key != certificate.key:
             raise HTTPException(403, f"{certificate.name!r} is no member of this federation")
@@ -225,13 +238,15 @@ def member_of_request(members: Members) -> Callable[[Request], Member]:
     return member
 
 
-def near_member_of_request(members: Members) -> Callable[[Request], Member]:
+def near_member_of_request(
+    members: Members, clock: Callable[[], float] = time.time
+) -> Callable[[Request], Member]:
     """Return what `member_of_request` does, for requests about runs.
 
     It raises HTTPException (412) as well, where the member's tacit is too far from ours. It
     warns of each member once, as what a member says of itself may change with every request.
     """
-    member = member_of_request(members)
+    member = member_of_request(members, clock)
     warned: set[str] = set()
 
     def near(request: Request) -> Member:

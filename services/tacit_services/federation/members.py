@@ -109,10 +109,6 @@ class Members:
         member again, under the name that it has. Raises NotAdmittedError where the name is taken,
         or the member was revoked, and ConfigError for what cannot be a name.
         """
-        if name is not None:
-            checked_human_name("name", name)
-            if _ID.fullmatch(alike(name)):
-                raise NotAdmittedError(f"name={name!r}: reads like a member's id; choose another")
         with self._file.changing() as members:
             for place, member in enumerate(members):
                 if member.key == key:
@@ -214,6 +210,9 @@ class Members:
 def _free_name(members: list[Member], name: str | None, machine: str) -> str:
     holders = {alike(member.name): member for member in members if member.revoked is None}
     if name is not None:
+        checked_human_name("name", name)
+        if _ID.fullmatch(alike(name)):
+            raise NotAdmittedError(f"name={name!r}: reads like a member's id; choose another")
         holder = holders.get(alike(name))
         if holder is not None:
             raise NotAdmittedError(

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -94,7 +94,7 @@ class People:
         token = secrets.token_urlsafe(32)
         entry = _Entry(name, right.name.lower(), _digest(token), self._clock(), until)
         with self._file.changing() as entries:
-            if alike(name) in {OPERATOR_FILE, *(alike(other.name) for other in entries)}:
+            if _is_taken(name, entries):
                 raise ConfigError(f"name={name!r}: is taken; cancel it first, or choose another")
             entries.append(entry)
         return token
@@ -105,6 +105,10 @@ class People:
             before = len(entries)
             entries[:] = [entry for entry in entries if entry.name != name]
             return len(entries) < before
+
+    def has(self, name: str) -> bool:
+        """Return whether somebody has this name, or one that looks like it; the operator has."""
+        return _is_taken(name, self._file.all())
 
     def all(self) -> list[Person]:
         """Return everybody but the host's own operator."""
@@ -124,6 +128,10 @@ class People:
         if match is None or (match.until is not None and match.until < self._clock()):
             return None
         return match
+
+
+def _is_taken(name: str, entries: Iterable[_Entry]) -> bool:
+    return alike(name) in {OPERATOR_FILE, *(alike(other.name) for other in entries)}
 
 
 def _digest(token: str) -> str:

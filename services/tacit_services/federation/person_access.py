@@ -28,10 +28,7 @@ class PersonAccess:
 
     def person(self, credentials: HTTPAuthorizationCredentials | None) -> Person:
         """Return whose token it is. Raises HTTPException: 401 where it is nobody's."""
-        known = None
-        if credentials is not None:
-            secret, _, _ = credentials.credentials.partition(".")  # behind it: the host's SHA-256
-            known = self._people.person(secret)
+        known = None if credentials is None else self.known(credentials.credentials)
         if known is None:
             raise HTTPException(
                 401,
@@ -39,6 +36,11 @@ class PersonAccess:
                 {"WWW-Authenticate": "Bearer"},
             )
         return known
+
+    def known(self, token: str) -> Person | None:
+        """Return whose token it is; None: nobody's."""
+        secret, _, _ = token.partition(".")  # behind it: the host's SHA-256
+        return self._people.person(secret)
 
     def at_least(self, right: Right) -> Callable[[HTTPAuthorizationCredentials | None], None]:
         """Return the check of a token that raises HTTPException: 401, or 403 for a lesser right."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Literal
 
 from tacit_services.federation.audit_log import AuditLog
@@ -118,6 +119,19 @@ class RunDesk:
         if path is None:
             raise Refused(404, f"run {run}: its offer has no file {digest[:64]!r}")
         return str(path)
+
+    def model(self, run: str, member: str) -> Path:
+        """Return the file of the model that a run has ended with, for who took part in it.
+
+        Raises Refused.
+        """
+        record = self._known(run)
+        if member not in record.consenting:
+            raise Refused(403, f"run {run}: its model is for members that take part")
+        path = self._records.results(run) / "model.safetensors"
+        if not self._records.has_results(run) or not path.is_file():
+            raise Refused(404, f"run {run}: has no model yet; it is there when the run has ended")
+        return path
 
     def answer(self, run: str, member: str, content: dict[str, str]) -> None:
         """Enter a member's answer to an offer. Raises Refused."""

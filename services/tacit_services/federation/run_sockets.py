@@ -16,6 +16,7 @@ from pathlib import Path
 import httpx
 
 from tacit_services.transport.address import UNIX
+from tacit_services.transport.patient_http import UnsteeredTransport
 
 log = logging.getLogger("tacit.federation")
 _SECONDS = 10.0  # that an aggregator on this machine may take to answer
@@ -83,7 +84,7 @@ class RunSockets:
     ) -> httpx.Response | None:
         client = self._clients.get(run)
         if client is None:
-            transport = httpx.HTTPTransport(uds=str(self.path(run)))
+            transport = UnsteeredTransport(uds=str(self.path(run)))
             client = httpx.Client(
                 transport=transport, base_url="http://localhost", timeout=_SECONDS, trust_env=False
             )

@@ -37,15 +37,15 @@ def standing(record: RunRecord, roll: MemberRoll) -> RunStanding:
         return RunStanding("offered", f"no answer yet of {asked}")
     if not roll.asked:
         return RunStanding("offered", "nobody is a member yet")
-    return RunStanding("waiting", f"for another member or answer: {_gone(record, roll)}")
+    return RunStanding("waiting", f"for a member to take part; {_gone(record, roll)}")
 
 
 def _of_training(record: RunRecord, asked: str, roll: MemberRoll) -> RunStanding:
     if record.stopping:
         return RunStanding("training", f"ends: {record.stopping}")
     if not record.consenting:
-        whom = f"for an answer of {asked}" if asked else "for another member or answer"
-        return RunStanding("waiting", f"{whom}: {_gone(record, roll)}")
+        whom = f"for an answer of {asked}" if asked else "for a member to take part"
+        return RunStanding("waiting", f"{whom}; {_gone(record, roll)}")
     if record.online == 0:
         names = _names(record.consenting, roll)
         return RunStanding("waiting", f"for {names}: none is connected")
@@ -57,7 +57,7 @@ def _gone(record: RunRecord, roll: MemberRoll) -> str:
     if not record.refusing:
         return "nobody takes part"
     words = [f"{roll.name(member)} ({reason})" for member, reason in record.refusing]
-    return _joined(words)
+    return f"who does not: {_joined(words)}"
 
 
 def _names(members: Sequence[str], roll: MemberRoll) -> str:

@@ -17,6 +17,8 @@ from pydantic import ValidationError
 
 from tacit.errors import ConfigError, DataError, ServiceError, TacitError, WireError
 from tacit.protocol.topics import checked_name
+from tacit.shown import printable
+from tacit_services.children.child_limits import LimitPassed
 from tacit_services.enrollment.acl import aggregator_name
 from tacit_services.federation.file_pool import FilePool, NoRoom, placed
 from tacit_services.federation.people import Person, Right
@@ -71,14 +73,15 @@ class Submissions:
     ) -> RunRecord:
         """Return the record of a new run whose files are in place, durably. Raises Refused.
 
-        signed_by: who has signed, as the offer must say.
+        The same again is the same run: who got no answer may ask once more. signed_by: who has
+        signed, as the offer must say.
         """
         try:
             submission = Submission.model_validate(content)
             offer = Offer.parse(submission.offer.encode())
         except ValidationError as error:
             item = error.errors(include_url=False)[0]
-            field = ".".join(map(str, item["loc"]))
+            field = printable(".".join(map(str, item["loc"])), 200)
             raise Refused(422, f"{field}: {item['msg']}") from error
         except WireError as error:
             raise Refused(422, str(error)) from error
@@ -89,6 +92,9 @@ class Submissions:
                 403,
                 f"researcher={offer.researcher.name!r}: this token is {by.name}'s; submit as them",
             )
+        earlier = self._records.get(offer.run)
+        if earlier is not None and self._is_of(earlier, offer, submission):
+            return earlier
         self._check_room(by)
         with self._named(offer.run):
             folder = self._records.folder(offer.run)
@@ -97,6 +103,15 @@ class Submissions:
             record = self._checked(folder, offer)
             self._records.add(record)
         return record
+
+    def _is_of(self, record: RunRecord, offer: Offer, submission: Submission) -> bool:
+        """Return whether a run was submitted with these very bytes."""
+        if record.fingerprint != offer.fingerprint:
+            return False
+        try:
+            return Submission.kept_with(offer, self._records.folder(record.name)) == submission
+        except (OSError, ValueError, TypeError):
+            return False
 
     def public(self, run: str) -> bytes:
         """Return the offer of a run, as members are shown it."""
@@ -181,6 +196,8 @@ class Submissions:
             facts = self._check(folder)
         except (ConfigError, DataError) as error:
             raise Refused(422, str(error)) from error
+        except LimitPassed as error:
+            raise Refused(422, f"run {offer.run}: {error} to check") from error
         except ServiceError as error:
             raise Refused(500, f"run {offer.run}: its check {error}") from error
         return RunRecord(

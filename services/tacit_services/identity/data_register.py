@@ -27,10 +27,10 @@ class DataRecord:
 
     id: the folder's name, and what the ledgers call their data. names, digests: all that the data
     was ever called, and the SHA-256 of every file that it ever was. unit: fixed by the first
-    charge. dealing: how the file is dealt now, in words; number: of the dealing. before: the ledger
+    charge. dealing: how the file is dealt now, in words. number: of the dealing. before: the ledger
     that an edge of this dealing starts from, relative to the folder. edges: SHA-256 of the files of
     each edge, where they have files of their own. joined: entries that this one has taken over,
-    with what was spent there; they count no longer.
+    with what was spent there. They count no longer.
     """
 
     id: str

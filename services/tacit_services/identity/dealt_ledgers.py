@@ -15,6 +15,7 @@ from tacit_services.identity.data_register import DataRecord
 from tacit_services.identity.ledger_place import LedgerPlace
 
 DEALT = "dealt.lock"  # shared by all edges that have a ledger of the present dealing open
+_BEFORE = "before"  # the run of questions that another ledger was charged for
 RUN = "run.lock"  # of the run that trains on the data
 
 
@@ -55,15 +56,20 @@ def begin(path: Path, dataset: str, history: History, order: int | None) -> None
 
 
 def _charge(path: Path, dataset: str, history: History) -> None:
-    with closing(Ledger(path, dataset)) as ledger:
-        for spend in history:
-            ledger.charge(
-                spend.sampling_rate,
-                spend.noise_multiplier,
-                spend.mechanism,
-                secret=True,
-                count=spend.count,
-            )
+    """Charge `history` to a new ledger, of all rows: it has a split of its own."""
+    for purposes, question in ((("training",), None), (("question", "judging"), _BEFORE)):
+        spends = [spend for spend in history if spend.purpose in purposes]
+        if not spends and question is not None:
+            continue
+        with closing(Ledger(path, dataset, question=question)) as ledger:
+            for spend in spends:
+                ledger.charge(
+                    spend.sampling_rate,
+                    spend.noise_multiplier,
+                    spend.mechanism,
+                    secret=True,
+                    count=spend.count,
+                )
 
 
 def before(folder: Path, entry: DataRecord) -> History:

@@ -2,8 +2,8 @@
 
 The file `enrolled.json` in the identity's directory is {"format": 2, "owner": id in hex, "ledgers":
 {dataset: {"lineage": hex, "count": releases, "head": hex}}}. A ledger's position is written when it
-is opened and when it is closed, never ahead of the ledger itself: so one that is gone, emptied,
-exchanged, or an older copy than the last opening, is noticed before anything is computed.
+is opened and when it is closed, never ahead of the ledger itself. So a ledger that is missing,
+emptied, exchanged, or older than the last opening, is noticed before anything is computed.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Enrolment:
 def read(folder: Path) -> Enrolment:
     """Return an identity's record; a new id and no ledgers where there is no file.
 
-    Raises PrivacyError where the file cannot be read, or is another tacit's, and where there is an
-    outbox of tacit 0.1: it may know of charges and messages that nothing else knows of.
+    Raises PrivacyError if the file cannot be read, or is another tacit's. Raises it also if there
+    is an outbox of tacit 0.1, which may know of charges and messages that nothing else knows of.
     """
     path = folder / _FILE
     outbox = folder / _OUTBOX

@@ -1,8 +1,8 @@
 """Which of the register's data some data is: by its name, its bytes, its people or its rows.
 
-What is released of a unit is bounded by the ledger that its data has. So data that has units of an
-entry has the entry's ledger, whatever it is called; where it has units of two entries from each of
-which something was spent, no ledger is right, and it is refused (`join` makes one of two).
+The ledger of a unit's data bounds what is released of the unit. So data that has units of an entry
+has the entry's ledger, under every name. If it has units of two entries, and something was spent
+from each, no ledger is right, and it is refused (`join` makes one of two).
 """
 
 from __future__ import annotations

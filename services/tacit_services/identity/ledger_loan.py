@@ -48,6 +48,9 @@ class LifetimeBound:
             ) from error
 
 
+UNBOUND = LifetimeBound()
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerLoan:
     """A ledger that a member lends to its workers.

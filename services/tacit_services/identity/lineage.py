@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 
 from tacit.errors import PrivacyError
 from tacit.privacy.ledger import Ledger
@@ -19,9 +20,24 @@ from tacit_services.identity.ledger_place import HeldLock, LedgerPlace
 log = logging.getLogger("tacit.identity")
 
 
+@dataclass(frozen=True, slots=True)
+class LedgerUse:
+    """What a ledger is opened to be charged for: the names of the run, as `Ledger` has them."""
+
+    question: str | None = None
+    judges: str | None = None
+
+
+TRAINING = LedgerUse()
+
+
 @contextmanager
-def ledger(identity: Identity, place: LedgerPlace, dataset: str) -> Iterator[Ledger]:
+def ledger(
+    identity: Identity, place: LedgerPlace, dataset: str, use: LedgerUse = TRAINING
+) -> Iterator[Ledger]:
     """Open and lock the ledger of `dataset` for this identity, until the end of the block.
+
+    use: what is charged.
 
     Raises PrivacyError
 
@@ -30,7 +46,7 @@ def ledger(identity: Identity, place: LedgerPlace, dataset: str) -> Iterator[Led
     - when it is missing or empty although it was enrolled here,
     - when what this identity has is of tacit 0.1.
     """
-    with _locked(place), _enrolled(identity, place, dataset, dataset) as opened:
+    with _locked(place), _enrolled(identity, place, dataset, dataset, use) as opened:
         yield opened
 
 
@@ -69,7 +85,7 @@ def _locked(place: LedgerPlace) -> Iterator[HeldLock]:
 
 @contextmanager
 def _enrolled(
-    identity: Identity, place: LedgerPlace, dataset: str, record: str
+    identity: Identity, place: LedgerPlace, dataset: str, record: str, use: LedgerUse = TRAINING
 ) -> Iterator[Ledger]:
     """Open the ledger as it was enrolled here; note how far it has come, before and after."""
     enrolment = identity.enrolment()
@@ -78,7 +94,8 @@ def _enrolled(
         lineage = None
     else:
         lineage = enrolled.lineage
-    with closing(Ledger(place.path, dataset, lineage=lineage)) as opened:
+    names = {"question": use.question, "judges": use.judges}
+    with closing(Ledger(place.path, dataset, lineage=lineage, **names)) as opened:
         if enrolled is not None:
             opened.require(enrolled.charged)
         _enrol(enrolment, record, opened)

@@ -22,10 +22,10 @@ from tacit_services.identity.ledger_place import LedgerPlace
 
 
 def move(source: Path, target: Path) -> list[Chain]:
-    """Move the ledger `source` to `target`, or finish a killed move; returns its chains.
+    """Move the ledger `source` to `target`, or finish a killed move, and return its chains.
 
-    Raises DataError where there is no such ledger; PrivacyError where an edge uses it, where
-    `target` exists already, where the ledger is damaged, or where a disk refuses.
+    Raises DataError if there is no such ledger. Raises PrivacyError if an edge uses it, if `target`
+    exists already, if the ledger is damaged, or if a disk refuses.
     """
     origin = LedgerPlace(source)
     destination = LedgerPlace(target)

@@ -4,10 +4,10 @@
     ledgers/<id>/units-<part>.json   a sketch of whose rows they were
     ledgers/<id>/<dealing>/edge-<n>.db
 
-Data is found by its name, by its file's bytes, or by a sketch of its units and rows, so it is found
-again when the file grows, is replaced, renamed, copied or written in another form, whatever run or
-folder uses it. Nothing here deletes a ledger. Where it is not clear which edge had a person before,
-an edge starts from what no edge has spent more than (`beyond`).
+Data is found by its name, by its file's bytes, or by a sketch of its units and rows. So every run
+and folder finds it again when the file grows, is replaced, renamed, copied or written in another
+form. Nothing here deletes a ledger. Where it is not clear which edge had a person before, an edge
+starts from what no edge has spent more than (`beyond`).
 
 **What ε bounds.** Let a unit be in the data of some runs, all of which were found to be of one
 entry. Then all that was released of the unit is charged in ledgers of that entry. Say that
@@ -24,12 +24,12 @@ The ledger of the edge that has the unit covers it, by induction over what may h
   that is at two sites at once is covered by neither ledger, but by both (data.people="shared").
 
 Data that is known by its sketch alone is dealt anew, unless its units are people and it is dealt as
-before: a person's edge depends on nothing but the id and the seed. Entries that are joined go on
-with the composition of what they had spent. So ε is an upper bound for a unit as far as the data
-that it is in was found to be of one entry: `sketch` says with which errors that is seen. It is not
-seen where files share less than 3 %, where one is over some 250 times larger than the other (for
-rows, 100), and where rows alone could tell, but other columns are read, or they are too few or too
-much alike; nor in another user's data folder. There name and bytes alone tell.
+before. In that case a person's edge depends on nothing but the id and the seed. Entries that are
+joined go on with the composition of what they had spent. So ε is an upper bound for a unit as far
+as its data was found to be of one entry. `sketch` states the errors of this. It is not found if
+files share less than 3 %, or if one is over some 250 times larger than the other (for rows, 100).
+It is not found if rows alone could tell, but other columns are read, or they are too few or too
+much alike. Nor is it found in another user's data folder. There name and bytes alone tell.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ class DataLedgers:
 def place(owned: Owned, number: int, home: Path) -> LedgerLocation:
     """Register and return the ledger of edge `number` of this data, in `home`/ledgers.
 
-    Raises PrivacyError where the name belongs to one ledger and the bytes to another, where it has
-    units of two, for another unit than the one that was charged, while an edge works on another
-    dealing, and where the folder cannot be read or written. Raises ConfigError and DataError of
+    Raises PrivacyError if the name belongs to one ledger and the bytes to another, if it has units
+    of two, or if the folder cannot be read or written. Raises it also for another unit than the
+    charged one, and while an edge works on another dealing. Raises ConfigError and DataError of
     data that cannot be read.
     """
     with opened(owned, number, home) as location:

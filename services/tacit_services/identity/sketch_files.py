@@ -5,8 +5,8 @@
     ledgers/<id>/units-<n>.json  of the file of edge n
 
 All have mode 0600. A sketch is of all that the data ever was: it grows with the file, and forgets
-nobody. It never leaves this machine. Without the key nobody can test whether somebody is in it, so
-a copy of a ledger's folder tells nothing; a reader of the user's files can read the rows, too.
+nobody. It never leaves this machine. Without the key nobody can test whether a person is in it, so
+a copy of a ledger's folder reveals nothing. A reader of the user's files can read the rows, too.
 """
 
 from __future__ import annotations

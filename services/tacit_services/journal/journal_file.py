@@ -1,8 +1,8 @@
 """The journal file: every message that a run has accepted, in accept order.
 
-`tacit replay` folds it again: it is the proof of a run. The store's journal is
-trimmed at every snapshot; this file never is. It begins at the run's start or, if it was asked for
-later, at the state of the store's snapshot, which is then kept in the header.
+`tacit replay` folds it again: it is the proof of a run. The store's journal is trimmed at every
+snapshot, but this file never is. It begins at the run's start or, if it was asked for later, at the
+state of the store's snapshot, which is then kept in the header.
 
     header   "TCTJRNL1" | u32 length of the JSON | u64 length of the state
              | u32 CRC-32 of both | JSON | state
@@ -10,7 +10,7 @@ later, at the state of the store's snapshot, which is then kept in the header.
              | u32 CRC-32 of the 16 bytes before | payload
 
 All numbers are little endian. The JSON has the keys run, fingerprint, parameters (the run file,
-every value) and cursor. A payload is the envelope as the store accepted it; positions rise by one.
+every value) and cursor. A payload is the envelope as the store accepted it. Positions rise by one.
 The file only grows, except that a record which a crash has cut off is removed.
 """
 
@@ -222,10 +222,10 @@ class Writer:
     def open(self, begin: Header) -> None:
         """Open the file, cut a torn record off, and get ready to write behind its last record.
 
-        A file that does not exist is made, and begins with `begin`; one that exists must be of
-        the same run and parameters. After a failure this may be called again. Raises ServiceError
-        where the file is in use or cannot be written, ConfigError where it is another run's or ends
-        before the store's snapshot, WireError where it was altered.
+        A file that does not exist is made, and begins with `begin`. An existing one must be of the
+        same run and parameters. After a failure this may be called again. Raises ServiceError if
+        the file is in use or cannot be written. Raises ConfigError if it is another run's or ends
+        before the store's snapshot, and WireError if it was altered.
         """
         if self._file is None:
             try:

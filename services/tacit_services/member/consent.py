@@ -146,8 +146,9 @@ class Consents:
         standing = self.standing(offer)
         if answer == "accepted" and standing is KeyStanding.OTHER_KEY:
             raise ConfigError(
-                f"researcher {offer.researcher.name!r}: comes with another key than before; "
-                "confirm it first"
+                f"researcher {offer.researcher.name!r}: comes with another key than before; where "
+                f"they say that {offer.researcher.fingerprint} is theirs, confirm it first: "
+                f"`tacit offers accept {offer.run} --new-key`"
             )
         if answer == "accepted" and not by_policy:
             self.confirm(offer)

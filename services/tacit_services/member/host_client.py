@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +18,13 @@ from tacit.errors import ConfigError, ServiceError
 from tacit.shown import printable
 from tacit_services.disk import files
 from tacit_services.offers.offer import RUN
+from tacit_services.transport.patient_http import PIECE, content, patient_client
 from tacit_services.transport.pinned_authority import unreachable
 from tacit_services.transport.proxy import DIRECT, Proxies
 from tacit_services.transport.tls import Tls
 from tacit_services.versions import VERSION_HEADER, own_version
 
-_SECONDS = 20.0
+_SECONDS = 20.0  # for a whole answer; for each 128 KiB of a file
 MOST_OFFER = 1 << 22  # bytes, of any answer but a file
 _NAME = re.compile(RUN.removeprefix("^").removesuffix("$"))
 _FINGERPRINT = re.compile(r"[0-9a-f]{64}")
@@ -57,29 +59,37 @@ class HostClient:
     """A connection to the host, as this member. Use it from one thread."""
 
     def __init__(
-        self, url: str, tls: Tls, proxies: Proxies = DIRECT, *, public_web: bool = False
+        self,
+        url: str,
+        tls: Tls,
+        proxies: Proxies = DIRECT,
+        *,
+        public_web: bool = False,
+        stop: threading.Event | None = None,
     ) -> None:
         """proxies: which the host may be behind.
 
         public_web: whether the host's HTTPS certificate is of an authority that the system trusts.
-        Raises ConfigError for files of `tls` that cannot be used.
+        stop: once it is set nothing is waited for, as if the host did not answer. Raises
+        ConfigError for files of `tls` that cannot be used.
         """
         self._url = url
         self._proxies = proxies
         self._tls = tls
-        self._trusted = trusted = tls.context()
+        self._trusted = tls.context()
         if public_web:
-            trusted.load_default_certs()
-        self._http = httpx.Client(
-            base_url=url,
-            verify=trusted,
-            timeout=_SECONDS,
-            trust_env=False,
-            proxy=proxies.url_before(url),
-            headers={
-                "Accept-Encoding": "identity",  # a few bytes cannot become very many
-                VERSION_HEADER: own_version(),
-            },
+            self._trusted.load_default_certs()
+        self._stop = stop
+        self._http = self._client()
+
+    def _client(self) -> httpx.Client:
+        return patient_client(
+            self._url,
+            self._trusted,
+            _SECONDS,
+            proxy=self._proxies.before(self._url),
+            headers={VERSION_HEADER: own_version()},
+            stop=self._stop,
         )
 
     def __enter__(self) -> Self:
@@ -93,11 +103,14 @@ class HostClient:
         self._http.close()
 
     def show_newest(self) -> None:
-        """Show the certificate that lies in its file now, from the next connection on.
+        """Show the certificate that lies in its file now, by a new connection.
 
-        Raises ConfigError.
+        The host would refuse the old one on the old connection, once it has ended. Raises
+        ConfigError.
         """
         self._tls.show_newest(self._trusted)
+        self._http.close()
+        self._http = self._client()
 
     def offers(self) -> list[Offered]:
         """Return the runs that are offered to this member.
@@ -141,16 +154,24 @@ class HostClient:
         """
         if path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == digest:
             return
-        content = self._asked("GET", f"/v1/offers/{run}/files/{digest}", most=most)
+        content = self._asked("GET", f"/v1/offers/{run}/files/{digest}", most=most, file=True)
         if hashlib.sha256(content).hexdigest() != digest:
             raise ConfigError(f"{path.name}: is not the file of the offer")
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         files.write(path, content, files.SECRET)
 
+    def model(self, run: str, most: int) -> bytes:
+        """Return the model of a run that has ended, of at most `most` bytes. Raises as `fetch`."""
+        return self._asked("GET", f"/v1/offers/{run}/model", most=most)
+
     def answer(self, run: str, fingerprint: str, answer: str, reason: str = "") -> None:
         """Tell the host what the owner answers. Raises as `offer`."""
         body = {"fingerprint": fingerprint, "answer": answer, "reason": reason}
         self._asked("PUT", f"/v1/offers/{run}/answer", body)
+
+    def state(self, run: str, statement: bytes) -> None:
+        """Hand over what this member states on a run. Raises as `offer`."""
+        self._asked("PUT", f"/v1/offers/{run}/statement", {"statement": statement.decode()})
 
     def leave(self) -> None:
         """Tell the host that this machine is a member no more. Raises as `offer`."""
@@ -163,19 +184,27 @@ class HostClient:
             raise ServiceError(f"{self._url}: not a federation's answer") from error
 
     def _asked(
-        self, method: str, path: str, body: dict[str, str] | None = None, most: int = MOST_OFFER
+        self,
+        method: str,
+        path: str,
+        body: dict[str, str] | None = None,
+        *,
+        most: int = MOST_OFFER,
+        file: bool = False,
     ) -> bytes:
-        """Return the body of an answer, which has at most `most` bytes. Raises as `offer`."""
-        content = bytearray()
-        with self._reached(), self._http.stream(method, path, json=body) as answer:
+        """Return the body of an answer, which has at most `most` bytes. Raises as `offer`.
+
+        file: it may take longer, as long as it comes.
+        """
+        more = PIECE if file else None
+        with self._reached(), self._http.stream(method, path, json=body, extensions=more) as answer:
             bound = most if answer.is_success else MOST_OFFER
-            for piece in answer.iter_raw():
-                content += piece
-                if len(content) > bound:
-                    raise LongAnswerError(f"{self._url}: an answer has more than {bound:,} bytes")
+            body_bytes = content(answer, bound)
+        if body_bytes is None:
+            raise LongAnswerError(f"{self._url}: an answer has more than {bound:,} bytes")
         if not answer.is_success:
-            self._refused(answer.status_code, bytes(content))
-        return bytes(content)
+            self._refused(answer.status_code, body_bytes)
+        return body_bytes
 
     def _refused(self, status: int, content: bytes) -> None:
         """Raise what an error answer means: ServiceError where asking again may help."""

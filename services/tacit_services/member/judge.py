@@ -8,8 +8,9 @@ from pathlib import Path
 from tacit.errors import ConfigError
 from tacit.privacy.policy import Policy
 from tacit_services.disk import files
+from tacit_services.member.current_costs import CurrentCosts
 from tacit_services.member.host_client import HostClient, Offered
-from tacit_services.member.look_record import LookRecord
+from tacit_services.member.look_record import LookRecord, forget_look
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.verdict import PolicyWord
 from tacit_services.member.working_hours import within
@@ -28,17 +29,20 @@ class Judge:
         state: MemberState,
         policy: Policy,
         ask: Callable[[Offer, LookRecord], None],
+        home: Path,
         part: Path | None = None,
     ) -> None:
         """ask: asks an owner who is at the terminal, and returns at once.
 
-        part: where the ledger of a part of published data is.
+        home: the user's data folder, where the ledger is. part: where the ledger of a
+        part of published data is.
         """
         self._host = host
         self._state = state
         self._policy = policy
         self._ask = ask
         self._part = part
+        self._costs = CurrentCosts(state, home)
 
     def may_work(self) -> bool:
         """Return whether the policy lets this member work at this hour, in local time."""
@@ -52,7 +56,8 @@ class Judge:
         what is no offer, or another than the host's list names, or has no room on this disk.
         """
         try:
-            return self._looked_at(offered)
+            with self._state.looking(offered.run):
+                return self._looked_at(offered)
         except OSError as error:
             raise ConfigError(f"{error.filename}: {error.strerror or error}") from error
 
@@ -71,11 +76,22 @@ class Judge:
 
         record = looked_at(self._state, offer, self._policy, self._part)
         if record.answer == PolicyWord.ACCEPT.value:
-            with self._state.answering() as answers:
-                answers.record(offer, "accepted", by_policy=True)
+            self._accept(offer, record)
         elif record.answer == PolicyWord.ASK.value:
             self._ask(offer, record)
         return record
+
+    def _accept(self, offer: Offer, record: LookRecord) -> None:
+        """Enter what the policy accepts, unless others have spent what was left meanwhile.
+
+        Then the offer is looked at anew.
+        """
+        with self._state.answering() as answers:
+            cost = self._costs.of(offer.run, record)
+            if cost is not None and cost.unpaid:
+                forget_look(self._state.run(offer.run))
+            else:
+                answers.record(offer, "accepted", by_policy=True)
 
     def _fetched(self, offered: Offered, folder: Path) -> Offer:
         content = self._host.offer(offered.run)

@@ -5,6 +5,8 @@ The host reads the kind of a refusal and no more. What depends on rows is of kin
 
 from __future__ import annotations
 
+import math
+
 from tacit.errors import PolicyForbids
 from tacit.privacy.policy import ANYBODY, OfferTerms, Policy
 from tacit.shown import printable
@@ -27,7 +29,8 @@ def judged(looked: Looked, policy: Policy) -> OfferVerdict:
         return _refused(
             RefusalKind.POLICY,
             f"the name {looked.offer.researcher.name!r} comes with another key than before; if it "
-            f"is the same person, confirm it: {_confirming(looked)}",
+            "is the same person, confirm it",
+            unconfirmed=True,
         )
     definition = looked.definition
     if definition is not None:
@@ -39,6 +42,8 @@ def judged(looked: Looked, policy: Policy) -> OfferVerdict:
             looked.offer.researcher.name,
             tuple(looked.offer.code.values()),
             () if looked.columns is None else looked.columns.read,
+            definition.question_kinds,
+            definition.looks_plan,
         )
         try:
             policy.check_offer(terms)
@@ -58,13 +63,17 @@ def judged(looked: Looked, policy: Policy) -> OfferVerdict:
 def _spent(looked: Looked, policy: Policy) -> OfferVerdict | None:
     """Return the refusal of a run that can pay for nothing any more; None: it can."""
     cost = looked.cost
-    if cost is None or not cost.private or cost.releases > 0:
+    if cost is None or not cost.unpaid:
         return None
     if cost.lifetime is None:
         return _refused(RefusalKind.POLICY, f"ε {cost.budget:g} of the run pays for no update")
+    answers = looked.definition is not None and looked.definition.ask is not None
+    left = math.floor(100 * (1 - cost.lifetime.before))
+    what = "answer" if answers else "look" if cost.releases else "update"
     return _refused(
         RefusalKind.POLICY,
-        f"policy lifetime_epsilon={policy.lifetime_epsilon}: what is left of it pays for no update",
+        f"policy lifetime_epsilon={policy.lifetime_epsilon}: {left} % of it is left, which pays "
+        f"for no {what} of this run, with ε {cost.budget:g}",
     )
 
 
@@ -75,16 +84,12 @@ def _asked(looked: Looked, policy: Policy) -> OfferVerdict:
         return _refused(
             RefusalKind.POLICY,
             f"the key of {looked.offer.researcher.name!r} has not been confirmed here: a name "
-            f"alone proves nothing; confirm it: {_confirming(looked)}",
+            "alone proves nothing; confirm it",
+            unconfirmed=True,
         )
     return OfferVerdict(PolicyWord.ACCEPT)
 
 
-def _confirming(looked: Looked) -> str:
-    """Return the command by which an owner confirms the key of an offer's researcher."""
-    return f"tacit offers accept {looked.offer.run} --new-key"
-
-
-def _refused(kind: RefusalKind, reason: str) -> OfferVerdict:
+def _refused(kind: RefusalKind, reason: str, *, unconfirmed: bool = False) -> OfferVerdict:
     # It repeats words of the offer, and is for a terminal and a log.
-    return OfferVerdict(PolicyWord.REFUSE, kind, printable(reason, _MOST))
+    return OfferVerdict(PolicyWord.REFUSE, kind, printable(reason, _MOST), unconfirmed)

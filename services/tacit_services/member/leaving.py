@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tacit.errors import ConfigError, PrivacyError, ServiceError
 from tacit_services.member import run_spending
+from tacit_services.member.handing_over import HandingOver
 from tacit_services.member.host_client import HostClient
 from tacit_services.member.member_state import Membership, MemberState
 from tacit_services.transport.proxy import Proxies
@@ -90,6 +91,9 @@ def _told(state: MemberState, membership: Membership, proxies: Proxies) -> str:
         with HostClient(
             membership.url, state.tls, proxies, public_web=membership.public_web
         ) as host:
+            handing_over = HandingOver(host, state)
+            for run in sorted({consent.run for consent in state.consents().all()}):
+                handing_over.hand_over(run)
             host.leave()
     except (ConfigError, ServiceError) as error:
         return f"; the host was not told, and lists this member on: {error}"

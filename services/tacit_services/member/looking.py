@@ -9,26 +9,29 @@ are for the owner alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tacit.config import RunFile
+from tacit.config.asked_table import AskedTable
 from tacit.config.definition import Definition
 from tacit.config.own_arrays import ArraysData
-from tacit.config.own_table import TableData
+from tacit.config.own_table import TableData, TableFiles
 from tacit.config.site import Site
-from tacit.datasets import Source
 from tacit.datasets.own.table_file import names_in
 from tacit.errors import OwnersError, TacitError
 from tacit.models import Model
-from tacit.privacy.accounting import History, Lifetime, Spend
 from tacit_services.display.progress import SlowSteps
 from tacit_services.identity import own_ledgers
+from tacit_services.identity.ledger_loan import UNBOUND, LifetimeBound
 from tacit_services.member import published_part
 from tacit_services.member.consent import KeyStanding
+from tacit_services.member.cost_terms import CostTerms
+from tacit_services.member.data_account import DataAccount
 from tacit_services.member.run_cost import RunCost, run_cost
+from tacit_services.member.run_promise import RunPromise
+from tacit_services.member.unit_words import unit_words
 from tacit_services.member.verdict import RefusalKind
 from tacit_services.offers.offer import Offer
 from tacit_services.offers.offer_reading import CodeNeeded, definition_at_member
@@ -62,7 +65,8 @@ class Looked:
     """An offer and what a member knows of it.
 
     run, definition, model, columns: None where trouble came first. cost: what it may cost the
-    data; None: not looked at yet. notes: what the owner should know of the rows.
+    data, as it was at the look; None: not looked at yet. terms, promise: what that is counted of.
+    notes: what the owner should know of the rows.
     """
 
     offer: Offer
@@ -73,6 +77,8 @@ class Looked:
     model: Model | None = None
     columns: Columns | None = None
     cost: RunCost | None = None
+    terms: CostTerms | None = None
+    promise: RunPromise | None = None
     notes: tuple[str, ...] = ()
     trouble: Trouble | None = None
 
@@ -102,15 +108,13 @@ def with_rows(
     looked: Looked,
     home: Path,
     slow: SlowSteps,
-    lifetime: Lifetime | None = None,
-    promised: Mapping[str, Spend] | None = None,
+    bound: LifetimeBound = UNBOUND,
     part: Path | None = None,
 ) -> Looked:
     """Return `looked` with every row read as the run will read it, and what it may cost the data.
 
-    home: the user's folder, where ledgers are. lifetime: the owner's bound on the data. promised:
-    what other runs may still spend of it, by run. part: where the ledger of a part of published
-    data is. Charges nothing. Trouble with the rows is of kind
+    home: the user's folder, where ledgers are. bound: the owner's, on the data. part: where the
+    ledger of a part of published data is. Charges nothing. Trouble with the rows is of kind
     unavailable.
     """
     definition = looked.definition
@@ -121,30 +125,72 @@ def with_rows(
     try:
         notes = preview.notes_of_site(definition, looked.model, root, slow, number)
         with slow.step("adding up what the ledger has spent"):
-            history = _history(definition.source, number, home, part)
+            terms, order = _terms(definition, number, home, bound, part)
+        promise = _promise(definition, number)
+        lifetime = bound.at(order)
     except OwnersError as error:
         return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, error.for_owner))
     except TacitError as error:
         return replace(looked, trouble=Trouble(RefusalKind.UNAVAILABLE, str(error)))
-    cost = run_cost(definition, number, history, lifetime, promised)
-    return replace(looked, notes=tuple(notes), cost=cost)
+    cost = run_cost(promise, terms.spent, lifetime)
+    return replace(looked, notes=tuple(notes), cost=cost, terms=terms, promise=promise)
 
 
-def _history(source: Source, number: int, home: Path, part: Path | None) -> History:
-    """Return what a member's data has spent. Raises TacitError."""
+def _terms(
+    definition: Definition[Any], number: int, home: Path, bound: LifetimeBound, part: Path | None
+) -> tuple[CostTerms, int]:
+    """Return what a run's costs are counted of, and the order of the data's lifetime.
+
+    Raises TacitError.
+    """
+    source = definition.source
+    terms = CostTerms(unit_words(source.unit), definition.privacy.mechanism, bound=bound)
     owned = source.owned(number)
     if owned is not None:
-        return own_ledgers.standing(owned, _EDGE, home).history
-    return () if part is None else published_part.spent(part, number, source.name)
+        standing = own_ledgers.standing(owned, _EDGE, home)
+        name = standing.origin.continues
+        order = DataAccount.of((name,), home).order or bound.order
+        return replace(terms, spent=standing.history, ledger=name), order
+    spent = () if part is None else published_part.spent(part, number, source.name)
+    return replace(terms, spent=spent, part=source.name), bound.order
+
+
+def _promise(definition: Definition[Any], number: int) -> RunPromise | None:
+    """Return the most that a run may release at worker `number`; None: it gives no guarantee."""
+    plan = definition.plans.plan(number)
+    releases = plan.pushes_left(())
+    if releases is None:
+        return None
+    if not plan.passes:
+        traits = definition.traits
+        releases = min(releases, definition.run.updates * traits.uploads * traits.steps)
+    looks = definition.looks_plan
+    return RunPromise(
+        plan.charged_rate,
+        plan.noise_multiplier,
+        plan.mechanism,
+        releases,
+        plan.epsilon,
+        plan.delta,
+        0 if definition.judging is None else definition.judging.looks,
+        0.0 if looks is None else looks.noise_multiplier,
+    )
+
+
+def _needed(run: RunFile, data: TableFiles) -> list[str]:
+    """Return the columns of a table that a run reads, and the unit's."""
+    if isinstance(data, AskedTable):
+        assert run.ask is not None
+        return data.asked_columns(run.ask)
+    assert isinstance(data, TableData)
+    return list(dict.fromkeys([*data.columns, *([data.unit] if data.unit else [])]))
 
 
 def _columns(run: RunFile, site: Site) -> Columns:
     """Return which columns of the member's file are read. Raises DataError."""
     data = run.data
-    if isinstance(data, TableData):
-        needed = list(data.columns)
-        if data.unit is not None and data.unit not in needed:
-            needed.append(data.unit)
+    if isinstance(data, TableFiles):
+        needed = _needed(run, data)
         names = names_in(site.data, data.form, needed)
         others = tuple(name for name in names if name not in needed)
         return Columns(tuple(needed), others, tuple(name for name in needed if name not in names))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tacit.errors import ConfigError, ServiceError, TacitError
+from tacit_services.member.answering import confirming
 from tacit_services.member.consent import Consent
 from tacit_services.member.consent_watch import PAUSED
 from tacit_services.member.host_client import HostClient, Offered, VersionsApartError
@@ -72,6 +73,7 @@ class MemberLoop:
         may_work: Callable[[], bool] = lambda: True,
         idle: Callable[[], None] = lambda: None,
         stands: Callable[[str], None] = lambda words: None,
+        hand_over: Callable[[str], None] = lambda run: None,
     ) -> None:
         """look: fetches an offer, judges it, enters what a policy accepts, and writes the record.
 
@@ -80,7 +82,8 @@ class MemberLoop:
         fetches an offer that was swept, and raises as `look`. before: is
         called first at every turn, and raises ConfigError where the member cannot go on. may_work:
         whether it may work now. idle: is called where no process works.
-        stands: is told in words what is under way.
+        stands: is told in words what is under way. hand_over: gives the host what this member
+        states on a run, if there is anything new. It raises ServiceError.
         """
         self._host = host
         self._state = state
@@ -92,6 +95,7 @@ class MemberLoop:
         self._may_work = may_work
         self._idle = idle
         self._stands = stands
+        self._hand_over = hand_over
         self.hears_host = True  # whether the host has answered the last time
         self._workers: dict[str, RunProcess] = {}
         self._done: set[tuple[str, str]] = set()  # consents whose work is done
@@ -116,6 +120,8 @@ class MemberLoop:
                         log.info("the host answers again")
                     pause = PERIOD
                 except ServiceError as error:
+                    if stop.is_set():  # which is why it was not waited for
+                        return
                     self.hears_host = False
                     if pause <= PERIOD:
                         log.warning("%s; trying again", error)
@@ -137,6 +143,8 @@ class MemberLoop:
         offered = self._offers()
         for offer in offered:
             self._turn_of(offer)
+            if offer.run not in self._workers:
+                self._hand_over(offer.run)
         self._end_others(offered)
         if not self._workers:
             self._idle()
@@ -201,7 +209,8 @@ class MemberLoop:
         if record.answer == "ask":
             log.info("run %s waits for its owner: tacit offers accept %s", offer.run, offer.run)
         elif record.answer == "refuse":
-            log.info("run %s is refused: %s", offer.run, record.reason)
+            command = f": {confirming(offer.run)}" if record.unconfirmed else ""
+            log.info("run %s is refused: %s%s", offer.run, record.reason, command)
         return True
 
     def _tell_refusal(self, offer: Offered) -> None:

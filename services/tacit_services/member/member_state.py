@@ -28,6 +28,7 @@ FORMAT = 1
 _FILE = "member.json"
 _CONSENTS = "consents.json"
 _WORKING = "working"
+_LOOKING = "looking"
 _LOCK = "lock"
 _LEAVING = "leaving"
 
@@ -139,6 +140,17 @@ class MemberState:
     def works_on(self, run: str) -> bool:
         """Return whether a process works on a run now."""
         return file_lock.is_held(self.folder / "runs" / run / _WORKING)
+
+    @contextmanager
+    def looking(self, run: str) -> Iterator[None]:
+        """Be the process that looks at a run's offer, until the end of the block."""
+        with file_lock.locked(self.run(run) / _LOOKING):
+            yield
+
+    def looked_at_now(self) -> list[str]:
+        """Return the runs whose offers a process looks at now."""
+        locks = sorted((self.folder / "runs").glob(f"*/{_LOOKING}"))
+        return [lock.parent.name for lock in locks if file_lock.is_held(lock)]
 
     def at_work(self) -> bool:
         """Return whether a process works in this folder now."""

@@ -20,7 +20,9 @@ from tacit_services.identity.folder import Identities
 from tacit_services.identity.ledger_loan import LifetimeBound
 from tacit_services.member import leaving
 from tacit_services.member.becoming_member import joined
+from tacit_services.member.believed import believed
 from tacit_services.member.data_ledger import DataLedger
+from tacit_services.member.handing_over import HandingOver
 from tacit_services.member.host_client import HostClient, HostRefusesError
 from tacit_services.member.judge import Judge
 from tacit_services.member.look_record import LookRecord
@@ -34,7 +36,7 @@ from tacit_services.offers.offer import Offer
 from tacit_services.settings import data_home, load_policy
 from tacit_services.signals import stopping
 from tacit_services.transport import pinned_authority
-from tacit_services.transport.pinned_authority import PREFIX, FederationAuthority
+from tacit_services.transport.pinned_authority import PREFIX
 from tacit_services.transport.proxy import Proxies
 from tacit_services.worker.heartbeat import Heartbeat
 
@@ -111,16 +113,16 @@ def _work(state: MemberState, asked: JoinOrder, say: Callable[[str], None], part
         raise NotAMemberError(f"--state {state.folder}: `tacit leave` was begun there; do it again")
     proxies = Proxies.of_environment(os.environ)
     membership = _membership(state, asked, proxies, say, parts)
-    certificate = OwnCertificate(state, membership, proxies)
-    certificate.check()
     policy = load_policy(None if membership.policy is None else Path(membership.policy))
     _check_policy(policy, membership, asked)
     stop = stopping()
     leaving.watch(state, stop)
+    certificate = OwnCertificate(state, membership, proxies, stop=stop)
+    certificate.check()
     web = membership.public_web
     with (
         closing(Heartbeat(asked.health)) as heartbeat,
-        HostClient(membership.url, state.tls, proxies, public_web=web) as host,
+        HostClient(membership.url, state.tls, proxies, public_web=web, stop=stop) as host,
         ExitStack() as held,
     ):
         heartbeat.stands("starting", membership.member)
@@ -135,25 +137,26 @@ def _work(state: MemberState, asked: JoinOrder, say: Callable[[str], None], part
         ledger = DataLedger(identity, data_home(), bound)
         held.callback(ledger.release)
         if asked.page is not None:
-            say(held.enter_context(_page(asked.page, state)))
+            say(held.enter_context(_page(asked.page, state, bound)))
         say("waits for offers; the same command goes on after an end or a reboot")
-        ask = OwnerTerminal(state, say).ask if asked.ask else _nobody
+        ask = OwnerTerminal(state, data_home(), say).ask if asked.ask else _nobody
         part = None if membership.published is None else Path(membership.published)
-        judge = Judge(host, state, policy, ask, part)
+        judge = Judge(host, state, policy, ask, data_home(), part)
         make = partial(worker_process, state, membership, ledger, proxies, policy.hours)
         loop = MemberLoop(
             host, state, judge.look, make, RunDiaries(state, data_home()), fetch=judge.fetch,
             before=partial(_renew, certificate, host), may_work=judge.may_work,
             idle=ledger.release, stands=heartbeat.stands,
+            hand_over=HandingOver(host, state).hand_over,
         )  # fmt: skip
         heartbeat.watch(lambda: loop.hears_host)
         loop.run(stop)
 
 
-def _page(address: str, state: MemberState) -> AbstractContextManager[str]:
+def _page(address: str, state: MemberState, bound: LifetimeBound) -> AbstractContextManager[str]:
     from tacit_services.member.owner_page import owner_page  # its libraries are an extra's
 
-    return owner_page(address, state, data_home())
+    return owner_page(address, state, data_home(), bound)
 
 
 def _renew(certificate: OwnCertificate, host: HostClient) -> None:
@@ -220,13 +223,8 @@ def _begun(state: MemberState, asked: JoinOrder, proxies: Proxies, parts: Path) 
 def _check_federation(state: MemberState, known: Membership, asked: JoinOrder) -> None:
     """Raise NotAMemberError where the token that was shown now is of another federation."""
     _, _, digest = (asked.token or "").partition(".")
-    if digest and _believed(state, known).pin() != PREFIX + digest:
+    if digest and believed(state, known).pin() != PREFIX + digest:
         raise NotAMemberError(f"--state {state.folder}: is a membership in another federation")
-
-
-def _believed(state: MemberState, membership: Membership) -> FederationAuthority:
-    """Return whom this member believes."""
-    return FederationAuthority(state.tls.ca.read_text(encoding="ascii"), membership.public_web)
 
 
 def _shown(asked: JoinOrder) -> tuple[str, str]:
@@ -272,7 +270,7 @@ def _begun_again(
     if asked.token is None:
         return None
     stays = url == known.url and not OwnCertificate(state, known, proxies).has_ended()
-    if stays and asked.ca in (None, _believed(state, known).pin()):
+    if stays and asked.ca in (None, believed(state, known).pin()):
         return None
     token, ca = _shown(asked)
     try:

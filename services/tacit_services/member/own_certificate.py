@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -36,12 +37,14 @@ class OwnCertificate:
         membership: Membership,
         proxies: Proxies = DIRECT,
         clock: Callable[[], float] = time.time,
+        stop: threading.Event | None = None,
     ) -> None:
-        """clock: seconds since 1970."""
+        """clock: seconds since 1970. stop: once it is set the host is not waited for."""
         self._tls = state.tls
         self._membership = membership
         self._proxies = proxies
         self._clock = clock
+        self._stop = stop
         self._next = 0.0  # when it is tried again
 
     def has_ended(self) -> bool:
@@ -93,7 +96,7 @@ class OwnCertificate:
             key = certificates.read_key(regular_file.content(self._tls.key))
         except (OSError, ValueError) as error:
             raise ConfigError(f"{self._tls.key}: {error}") from error
-        answer = JoinClient(known.url, self._proxies).renew(trusted, key)
+        answer = JoinClient(known.url, self._proxies, self._stop).renew(trusted, key)
         if answer.edge != known.member:
             raise ServiceError(f"{known.url}: its certificate is of {answer.edge[:80]!r}")
         if not certificates.is_issued_by(answer.certificate, self._tls.ca.read_bytes()):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from tacit.errors import ConfigError
+from tacit_services.identity.ledger_loan import LifetimeBound
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.owner_desk import OwnerDesk
 from tacit_services.member.owner_rest import TOKEN, create_app, new_token
@@ -27,16 +28,16 @@ def check_address(address: str) -> None:
 
 
 @contextmanager
-def owner_page(address: str, state: MemberState, home: Path) -> Iterator[str]:
+def owner_page(address: str, state: MemberState, home: Path, bound: LifetimeBound) -> Iterator[str]:
     """Serve the page at `address` in a thread, until the end of the block; yields what to tell.
 
-    home: the user's data folder. Raises ServiceError where the address is in use.
+    home: the user's data folder. bound: the owner's, on the data. Raises ServiceError where
+    the address is in use.
     """
     listener = bind(address)
     token = new_token(state)
     host, port = listener.getsockname()[:2]
-    server = http_server.HttpServer(
-        create_app(OwnerDesk(state, home), token), timeout_graceful_shutdown=1
-    )
-    with http_server.in_thread(server, listener, "page"):
-        yield f"page: http://{host}:{port}/ (its token is in {state.folder / TOKEN})"
+    desk = OwnerDesk(state, home, bound)
+    server = http_server.HttpServer(create_app(desk, token), timeout_graceful_shutdown=1)
+    with closing(desk), http_server.in_thread(server, listener, "page"):
+        yield f"page: http://{host}:{port}/ (its token is in {(state.folder / TOKEN).resolve()})"

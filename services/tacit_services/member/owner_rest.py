@@ -1,7 +1,7 @@
 """The REST interface of a member, for its owner's page on the same machine.
 
 Everything needs the token that lies in the member's folder. What an owner accepts is what the page
-has shown: the answer names the fingerprint.
+has shown: the answer names the offer's fingerprint, and the SHA-256 of the costs that were shown.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ import secrets
 from collections.abc import Callable
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security.utils import get_authorization_scheme_param
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from tacit.digests import Sha256
 from tacit.errors import TacitError
 from tacit_services.aggregator.page.static_files import StaticFiles, routes_of
 from tacit_services.disk import files
+from tacit_services.member.answering import AnswerRefused
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.owner_desk import OwnerDesk
 from tacit_services.offers.offer import RUN
@@ -33,10 +37,14 @@ _BEARER = HTTPBearer(auto_error=False, description="the token in the member's fo
 
 
 class Deciding(BaseModel):
-    """An owner's answer to the offer of this fingerprint."""
+    """An owner's answer to the offer of this fingerprint.
+
+    costs: those that the offer had when it was read; they are needed to accept it.
+    """
 
     model_config = ConfigDict(extra="forbid")
     fingerprint: Sha256
+    costs: Sha256 | None = None
 
 
 def new_token(state: MemberState) -> str:
@@ -62,15 +70,26 @@ def create_app(desk: OwnerDesk, token: str) -> FastAPI:
     )
     app.add_middleware(KnownHosts)
     install(app)
-    app.add_middleware(Pace, free=lambda scope: not scope["path"].startswith("/v1/"))
+    app.add_middleware(Pace, free=lambda scope: _is_free(scope, token))
 
     @app.exception_handler(TacitError)
     def refused(_: Request, error: TacitError) -> Response:
-        return problem(409, str(error))
+        return problem(409, error.words if isinstance(error, AnswerRefused) else str(error))
 
     app.include_router(_pages())
-    app.include_router(_routes(desk, _checked(token)))
+    check = _checked(token)
+    app.include_router(_routes(desk, check))
+    app.include_router(_spending(desk, check))
+    app.include_router(_reports(desk, check))
     return app
+
+
+def _is_free(scope: Scope, token: str) -> bool:
+    """Return whether a request is never delayed: the owner's, or for a part of the page."""
+    if not scope["path"].startswith("/v1/"):
+        return True
+    scheme, credentials = get_authorization_scheme_param(Headers(scope=scope).get("authorization"))
+    return scheme.lower() == "bearer" and hmac.compare_digest(credentials.encode(), token.encode())
 
 
 def _checked(token: str) -> Callable[[HTTPAuthorizationCredentials | None], None]:
@@ -94,19 +113,24 @@ def _pages() -> APIRouter:
 
 
 OfferedName = Annotated[str, Field(pattern=RUN)]
-OwnerAction = Literal["accept", "decline", "withdraw"]
+OwnerAction = Literal["accept", "decline", "withdraw", "confirm"]
 
 
-def _routes(
-    desk: OwnerDesk, check: Callable[[HTTPAuthorizationCredentials | None], None]
-) -> APIRouter:
-    router = APIRouter(
+def _router(check: Callable[[HTTPAuthorizationCredentials | None], None]) -> APIRouter:
+    """Return a router of what the token opens."""
+    return APIRouter(
         prefix="/v1",
         tags=["owner"],
         route_class=guarded(_BEARER, check),
         dependencies=[Depends(_BEARER)],
         responses=documented(401),
     )
+
+
+def _routes(
+    desk: OwnerDesk, check: Callable[[HTTPAuthorizationCredentials | None], None]
+) -> APIRouter:
+    router = _router(check)
 
     @router.get("/me", summary="Who this member is")
     def me() -> Response:
@@ -125,13 +149,23 @@ def _routes(
         except KeyError:
             return _missing(run)
 
-    @router.post("/offers/{run}/{action}", summary="Accept, decline or withdraw",
+    @router.post("/offers/{run}/{action}", summary="Accept, decline, withdraw, confirm a key",
                  responses=documented(404, 409, 422))  # fmt: skip
     def decide(run: OfferedName, action: OwnerAction, deciding: Deciding) -> Response:
         try:
-            return document({"said": desk.decide(run, action, deciding.fingerprint)})
+            return document(
+                {"said": desk.decide(run, action, deciding.fingerprint, deciding.costs)}
+            )
         except KeyError:
             return _missing(run)
+
+    return router
+
+
+def _spending(
+    desk: OwnerDesk, check: Callable[[HTTPAuthorizationCredentials | None], None]
+) -> APIRouter:
+    router = _router(check)
 
     @router.get("/ledger", summary="What the data has spent")
     def ledger() -> Response:
@@ -140,6 +174,40 @@ def _routes(
     @router.get("/departures", summary="What has left, by run")
     def departures() -> Response:
         return document(desk.departures())
+
+    @router.get(
+        "/departures/{run}", summary="What has left in a run before a message",
+        responses=documented(404, 422),
+    )  # fmt: skip
+    def earlier(run: OfferedName, before: Annotated[int, Query(ge=1)]) -> Response:
+        try:
+            return document(desk.earlier(run, before))
+        except KeyError:
+            return _missing(run)
+
+    return router
+
+
+def _reports(
+    desk: OwnerDesk, check: Callable[[HTTPAuthorizationCredentials | None], None]
+) -> APIRouter:
+    router = _router(check)
+
+    @router.get("/reports/{run}", summary="What a run was worth here, once it is known",
+                responses=documented(404))  # fmt: skip
+    def report(run: OfferedName) -> Response:
+        try:
+            return document(desk.report(run))
+        except KeyError:
+            return _missing(run)
+
+    @router.post("/reports/{run}", summary="Find out what a run was worth here",
+                 status_code=202, responses=documented(404, 409))  # fmt: skip
+    def make(run: OfferedName) -> Response:
+        try:
+            return document(desk.make_report(run), 202)
+        except KeyError:
+            return _missing(run)
 
     return router
 

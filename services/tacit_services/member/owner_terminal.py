@@ -10,11 +10,14 @@ import queue
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
+from tacit_services.member.answering import CostsChanged, OwnerAnswers
 from tacit_services.member.consent import AnswerWord
-from tacit_services.member.look_record import LookRecord, note_shown
+from tacit_services.member.look_record import LookRecord
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.run_diary import diary_of
+from tacit_services.member.screen_text import text_of
 from tacit_services.offers.offer import Offer
 
 _WORDS: dict[str, AnswerWord] = {
@@ -30,10 +33,18 @@ class OwnerTerminal:
     """Asks about offers, and enters what the owner answers."""
 
     def __init__(
-        self, state: MemberState, say: Callable[[str], None], read: Callable[[str], str] = input
+        self,
+        state: MemberState,
+        home: Path,
+        say: Callable[[str], None],
+        read: Callable[[str], str] = input,
     ) -> None:
-        """say: prints at the terminal. read: prints a prompt, returns a line or raises EOFError."""
+        """home: the user's data folder, where the ledger is. say: prints at the terminal.
+
+        read: prints a prompt, returns a line or raises EOFError.
+        """
         self._state = state
+        self._answers = OwnerAnswers(state, home)
         self._say = say
         self._read = read
         self._waiting: queue.Queue[tuple[Offer, LookRecord]] = queue.Queue()
@@ -60,23 +71,37 @@ class OwnerTerminal:
         """
         if self._state.consents().to(offer) is not None or self._end_of(offer) is not None:
             return
-        note_shown(self._state.run(offer.run), record)
-        self._say(record.screen)
+        while (word := self._answer_to(offer)) is not None:
+            try:
+                self._enter(offer, record, word)
+                return
+            except CostsChanged as error:
+                self._say(error.words)
+
+    def _answer_to(self, offer: Offer) -> AnswerWord | None:
+        """Show an offer as it is now, and return the answer; None: later."""
+        self._say(text_of(self._answers.show(offer.run).sections))
         _drop_typed_ahead()
         word = ""
         while word not in _WORDS:
             word = self._read(f"Take part in {offer.run!r}? yes, no or later: ").strip().lower()
             if word in _LATER:
                 self._say(f"later: tacit offers accept {offer.run}, or decline")
-                return
+                return None
+        return _WORDS[word]
+
+    def _enter(self, offer: Offer, record: LookRecord, word: AnswerWord) -> None:
+        """Enter an answer, which is dropped where it comes too late. Raises CostsChanged."""
         with self._state.answering() as answers:
             earlier = answers.to(offer)
             if earlier is not None:
                 self._say(f"run {offer.run}: was answered elsewhere, so this answer is dropped")
             elif (end := self._end_of(offer)) is not None:
                 self._say(f"run {offer.run}: {end} meanwhile, so this answer is dropped")
+            elif word == "accepted":
+                self._answers.enter(answers, offer, record)
             else:
-                answers.record(offer, _WORDS[word])
+                answers.record(offer, word)
 
     def _end_of(self, offer: Offer) -> str | None:
         """Return how an offer's run ended; None: it is not over. Raises ConfigError."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from itertools import chain
 
-from tacit.config.definition import Definition
-from tacit.privacy.accounting import History, Lifetime, Spend, epsilon_pld
+from tacit.privacy.accounting import History, Lifetime, epsilon_pld, merged
 from tacit.privacy.accounting.filters import RenyiFilter
+from tacit.privacy.accounting.history import for_all_purposes
 from tacit_services.member.run_promise import RunPromise
 
 
@@ -16,15 +16,27 @@ from tacit_services.member.run_promise import RunPromise
 class LifetimeShare:
     """The part of a data's lifetime budget that is spent, as its Rényi filter counts it.
 
-    epsilon, delta: the owner's bound. before, after: parts of it, 1 being all. releases: how many
-    of the run's it pays for.
+    epsilon, delta: the owner's bound. Parts of it, 1 being all: `before` is spent, `committed` is
+    spent or promised to other runs, and `requested` has all that this run may take, too. The last
+    two may be more than there is. releases: how many of the run's are paid for, if it comes first.
     """
 
     epsilon: float
     delta: float
     before: float
-    after: float
+    committed: float
+    requested: float
     releases: int
+
+    @property
+    def after(self) -> float:
+        """The part after this run, at most: the ledger ends every run at the bound."""
+        return min(1.0, self.requested)
+
+    @property
+    def stops(self) -> bool:
+        """Whether the bound may end a run before the run's own budget does."""
+        return self.requested > 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,75 +44,112 @@ class RunCost:
     """What a run may cost, at the run's δ.
 
     private: whether there is a guarantee; without one, nothing else counts. releases: the most that
-    the run's budget pays for. epsilon: of all of them. budget: the run's ε, which ends them.
-    before: joint ε of all earlier releases of this data. after: the same with this run's. Both are
+    the run's budget and the owner's bound pay for. epsilon: of all of them. budget: the run's ε,
+    which ends them. before: joint ε of all releases of this data up to now. committed: the same
+    with what is promised to other runs. after: the same with this run's. They are
     by PLD, which holds for parameters that are fixed in advance. lifetime: None where the owner has
-    set no bound. promised: what other runs that were accepted may still spend, by run, which is
-    in both figures of after. promise: of this run, or None.
+    set no bound. promised: what other runs that were accepted may still spend, by run. unseen:
+    whether looks are to come and the owner's bound pays for none of them.
     """
 
     private: bool
-    delta: float
-    releases: int
-    epsilon: float
-    budget: float
-    before: float
-    after: float
+    delta: float = 0.0
+    releases: int = 0
+    epsilon: float = 0.0
+    budget: float = 0.0
+    before: float = 0.0
+    committed: float = 0.0
+    after: float = 0.0
     lifetime: LifetimeShare | None = None
     promised: tuple[tuple[str, float], ...] = ()
-    promise: RunPromise | None = None
+    unseen: bool = False
+
+    @property
+    def unpaid(self) -> bool:
+        """Whether there is a guarantee, and the run can pay for none of its updates, or looks."""
+        return self.private and (self.releases == 0 or self.unseen)
 
 
 def run_cost(
-    definition: Definition[Any],
-    number: int,
+    promise: RunPromise | None,
     history: History,
     lifetime: Lifetime | None = None,
-    promised: Mapping[str, Spend] | None = None,
+    promised: Mapping[str, History] | None = None,
+    come: History = (),
 ) -> RunCost:
-    """Return what a run may cost at most at worker `number`, whose data has spent `history`.
+    """Return what a run may cost at most, whose data has spent `history`.
 
-    lifetime: the owner's bound on that data, at the order of its ledger. promised: what other runs
-    may still spend, by run.
+    promise: of the run; None: it gives no guarantee. lifetime: the owner's bound on that data, at
+    the order of its ledger. promised: what other runs may still spend, by run. come: what this run
+    has released already, which is in `history`.
     """
-    plan = definition.plans.plan(number)
-    before = epsilon_pld(history, plan.delta) if history else 0.0
-    releases = plan.pushes_left(())
-    if releases is None:
-        return RunCost(False, plan.delta, 0, 0.0, plan.epsilon, before, before)
-    if not plan.passes:
-        traits = definition.traits
-        releases = min(releases, definition.run.updates * traits.uploads * traits.steps)
+    if promise is None:
+        return RunCost(False)
     others = promised or {}
-    each = Spend(plan.charged_rate, plan.noise_multiplier, 1, plan.mechanism)
-    if lifetime is None:
-        share = None
-    else:
-        releases = min(releases, lifetime.left(history, each))
-        share = _share(lifetime, history, [*others.values(), replace(each, count=releases)])
-    spend = replace(each, count=releases)
+    remainder, looks = promise.left(come), promise.looks_left(come)
+    share, unseen = None, False
+    if lifetime is not None:
+        paid = min(remainder.count, lifetime.left(history, promise.some(1)))
+        share = lifetime_share(lifetime, history, others, (*looks, remainder), paid)
+        remainder = promise.some(paid)
+        to_come, looks = looks, within(lifetime, history, looks)
+        unseen = bool(to_come) and not looks
+        others = {run: within(lifetime, history, due) for run, due in others.items()}
+    each = merged((*come, *looks, remainder))
+    claimed = merged((*history, *chain.from_iterable(others.values())))
     return RunCost(
         private=True,
-        delta=plan.delta,
-        releases=releases,
-        epsilon=epsilon_pld((spend,), plan.delta),
-        budget=plan.epsilon,
-        before=before,
-        after=epsilon_pld((*history, *others.values(), spend), plan.delta),
+        delta=promise.delta,
+        releases=sum(spend.count for spend in each if spend.purpose != "judging"),
+        epsilon=_epsilon(each, promise.delta),
+        budget=promise.budget,
+        before=_epsilon(history, promise.delta),
+        committed=_epsilon(claimed, promise.delta),
+        after=_epsilon((*claimed, *looks, remainder), promise.delta),
         lifetime=share,
-        promised=tuple((run, epsilon_pld((left,), plan.delta)) for run, left in others.items()),
-        promise=RunPromise(
-            each.sampling_rate, each.noise_multiplier, each.mechanism, releases, plan.epsilon,
-            plan.delta,
-        ),
-    )  # fmt: skip
+        promised=tuple((run, _epsilon(due, promise.delta)) for run, due in others.items()),
+        unseen=unseen,
+    )
 
 
-def _share(lifetime: Lifetime, history: History, spends: Sequence[Spend]) -> LifetimeShare:
-    """Return the share with all of `spends`, the last of which are the run's own."""
-    bound = lifetime.epsilon, lifetime.delta
-    before = RenyiFilter(*bound, lifetime.order, history)
-    after = RenyiFilter(*bound, lifetime.order, (*history, *spends))
-    # What is promised may be more than there is: the ledger ends it at the bound.
-    parts = before.spent / before.budget, min(1.0, after.spent / after.budget)
-    return LifetimeShare(*bound, *parts, spends[-1].count)
+def lifetime_share(
+    lifetime: Lifetime, history: History, others: Mapping[str, History], due: History, paid: int = 0
+) -> LifetimeShare:
+    """Return the parts of a bound: spent, promised to `others`, and requested by a run.
+
+    due: what the run may still release. paid: how many of its updates the bound pays for.
+    """
+    claimed = (*history, *chain.from_iterable(others.values()))
+    before, committed, requested = (
+        _part(lifetime, spends) for spends in (history, claimed, (*claimed, *due))
+    )
+    return LifetimeShare(lifetime.epsilon, lifetime.delta, before, committed, requested, paid)
+
+
+def account_share(
+    lifetime: Lifetime, history: History, others: Mapping[str, History]
+) -> LifetimeShare:
+    """Return the parts of a bound that are spent, and promised to `others`, with no run besides."""
+    claimed = (*history, *chain.from_iterable(others.values()))
+    before, committed = (_part(lifetime, spends) for spends in (history, claimed))
+    return LifetimeShare(lifetime.epsilon, lifetime.delta, before, committed, committed, 0)
+
+
+def within(lifetime: Lifetime, history: History, due: History) -> History:
+    """Return the part of what a run may still release that its data's bound pays for by itself."""
+    paid: History = ()
+    for spend in due:
+        most = lifetime.left((*history, *paid), replace(spend, count=1))
+        if count := min(spend.count, most):
+            paid = (*paid, replace(spend, count=count))
+    return paid
+
+
+def _part(lifetime: Lifetime, history: History) -> float:
+    counted = RenyiFilter(lifetime.epsilon, lifetime.delta, lifetime.order, history)
+    return counted.spent / counted.budget
+
+
+def _epsilon(history: History, delta: float) -> float:
+    spent = for_all_purposes(history)
+    return epsilon_pld(spent, delta) if spent else 0.0

@@ -125,7 +125,7 @@ class RunDiaries:
     def _spent(self, offered: Offered) -> RunSpending | None:
         membership = self._state.membership()
         record = record_in(self._state.run(offered.run))
-        if membership is None or record is None or record.promise is None:
+        if membership is None or record is None or record.charged is None:
             return None
         try:
             spent = run_spending.histories(membership.dataset, self._home)
@@ -133,4 +133,4 @@ class RunDiaries:
             log.warning("%s", error)
             return None
         history = spent.get(offered.fingerprint, ())
-        return run_spending.spending(history, record.promise.delta, record.promise.budget)
+        return run_spending.spending(history, record.charged.delta, record.charged.budget)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from tacit import rounding
 from tacit.privacy import ledger
 from tacit.privacy.accounting import History, epsilon_pld, merged
 from tacit_services.identity import own_ledgers
+from tacit_services.member.data_account import DataAccount
 
 DELTA = 1e-5  # at which what no run states is read
 
@@ -38,14 +40,20 @@ def histories(dataset: str, home: Path) -> dict[str, History]:
     What was spent outside of federations is under "". home: the user's data folder. Raises
     PrivacyError.
     """
-    account = own_ledgers.account(dataset, home)
-    if account is None:
-        return {}
-    spent: dict[str, History] = {}
-    for path in account.edges.values():
-        for run, history in ledger.read_run_histories(path).items():
-            spent[run] = merged([*spent.get(run, ()), *history])
-    return spent
+    return dict(DataAccount.of((dataset,), home).runs)
+
+
+def remembered(home: Path) -> Counter[str]:
+    """Return how many releases of each run the ledgers of all data in `home` remember.
+
+    Raises PrivacyError.
+    """
+    releases = Counter[str]()
+    for account in own_ledgers.accounts(home):
+        for path in account.edges.values():
+            for run, history in ledger.read_run_histories(path).items():
+                releases[run] += sum(spend.count for spend in history)
+    return releases
 
 
 def spending(history: History, delta: float, budget: float | None = None) -> RunSpending:

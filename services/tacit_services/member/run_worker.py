@@ -31,13 +31,16 @@ from tacit_services import launch, logs
 from tacit_services.edge.main import edge_loop
 from tacit_services.identity.folder import Identity
 from tacit_services.identity.ledger_loan import LedgerLoan
+from tacit_services.identity.lineage import LedgerUse
 from tacit_services.member.consent_watch import PAUSED, ConsentWatch
+from tacit_services.member.handing_over import stated
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.run_here import site_of
 from tacit_services.member.working_hours import within
 from tacit_services.offers.offer_reading import definition_at_member, read_offer
 from tacit_services.offers.submission import FILES
 from tacit_services.settings import EdgeSettings, read_settings
+from tacit_services.statements.statement import StatedConsent
 from tacit_services.worker import row_owner
 from tacit_services.worker.resources import ledger_of
 
@@ -60,8 +63,13 @@ def work(folder: Path, run: str, loan: LedgerLoan | None, hours: str | None = No
         watch.start()
         definition = definition_at_member(offer, state.run(run) / FILES, site_of(state))
         ledger = ledger_of if loan is None else partial(_borrowed, loan, offer.fingerprint)
-        row_owner.work(settings, "edge", edge_loop, definition, ledger)
+        answers = partial(_answers, state, run)
+        row_owner.work(settings, "edge", edge_loop, definition, ledger, answers)
         return PAUSED if watch.ended else 0
+
+
+def _answers(state: MemberState, run: str) -> list[StatedConsent]:
+    return stated(state.consents().all(), run)
 
 
 def _forbidden(state: MemberState, policy: Policy) -> str | None:
@@ -74,8 +82,10 @@ def _forbidden(state: MemberState, policy: Policy) -> str | None:
 
 
 @contextmanager
-def _borrowed(loan: LedgerLoan, run: str, source: Source, identity: Identity) -> Iterator[Ledger]:
-    """Yield the member's ledger for this run.
+def _borrowed(
+    loan: LedgerLoan, run: str, source: Source, identity: Identity, use: LedgerUse
+) -> Iterator[Ledger]:
+    """Yield the member's ledger for this run, whose charges count for itself alone.
 
     The identity's id, under which its messages lie in the ledger, is durable before one does.
     """

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+WHO = "Who asks"  # the title of a screen's first part
 WIDTH = 80
 _LABEL = 12
 ScreenRow = tuple[str, str]  # a label, and words

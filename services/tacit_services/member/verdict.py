@@ -32,8 +32,10 @@ class OfferVerdict:
     """A policy's word on an offer.
 
     kind: of a refusal, which the host reads; else None. reason: in one line, for the owner alone.
+    unconfirmed: whether it is refused for the researcher's key, which the owner has not confirmed.
     """
 
     answer: PolicyWord
     kind: RefusalKind | None = None
     reason: str = ""
+    unconfirmed: bool = False

@@ -37,6 +37,7 @@ class LeftMessages:
         """folder: of the run."""
         self._path = folder / LEFT
         self._read = 0  # bytes
+        self._number = 0  # of the last message, from 1
         self._totals: dict[str, LeftTotal] = {}
         self._latest: deque[dict[str, Any]] = deque(maxlen=_LATEST)
 
@@ -51,6 +52,24 @@ class LeftMessages:
             "latest": list(self._latest),
         }
 
+    def earlier(self, before: int, most: int = _LATEST) -> list[dict[str, Any]]:
+        """Return the latest messages whose numbers are below `before`, `most` of them.
+
+        Raises OSError.
+        """
+        latest: deque[dict[str, Any]] = deque(maxlen=most)
+        if not self._path.exists():
+            return []
+        number = 0
+        with self._path.open("rb") as file:
+            for line in file:
+                if not line.endswith(b"\n") or number + 1 >= before:
+                    break
+                if (entry := _entry(line)) is not None:
+                    number += 1
+                    latest.append({"number": number} | entry)
+        return list(latest)
+
     def _read_on(self) -> None:
         if not self._path.exists():
             return
@@ -63,7 +82,8 @@ class LeftMessages:
                 if (entry := _entry(line)) is not None:
                     total = self._totals.setdefault(entry["what"], LeftTotal())
                     total.add(entry["at"], entry["bytes"])
-                    self._latest.append(entry)
+                    self._number += 1
+                    self._latest.append({"number": self._number} | entry)
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from tacit_services.party.kept import KeptEmbeddings
 from tacit_services.party.party_loop import party_loop
 from tacit_services.settings import EdgeSettings
 from tacit_services.signals import stopping
-from tacit_services.worker import release_delay
+from tacit_services.worker import last_statement, release_delay
 from tacit_services.worker.device import tried
 from tacit_services.worker.resources import worker_resources
 from tacit_services.worker.serving import loop_settings, serve
@@ -48,6 +48,7 @@ def main(settings: EdgeSettings) -> None:
         delay = release_delay.of_edge(role, turns, folder, settings.run_id)
         loop = party_loop(role, resources.outbox, needs, turns, delay, serves=settings.serve)
         serve(loop, stop, resources)
+        last_statement.write(role, resources, definition, settings.policy)
 
 
 def build_role(

@@ -55,12 +55,14 @@ PLAIN = StatedTarget()
 class DraftRequest:
     """The request to `tacit new`.
 
-    target: the column that is learnt; goal: what is said of it. sample: the public table that
-    columns, bounds and classes are guessed from; images: the folder of public pictures that classes
-    and size are. Either becomes the test set. entry: of the user's own module, None for a small one
-    that is written here. sites: how many have a file or a folder of their own; None: one is dealt.
-    name: of the private data's ledger. form: of the sample's text, as far as the user says it.
-    federation: whether members of a federation have the rows, whose files and names are theirs.
+    target: the column that is learnt. goal: the kind of prediction for it. sample: the public table
+    from which columns, bounds and classes are guessed. images: the folder of public pictures from
+    which classes and size are guessed. Either becomes the test set. entry: of the user's own
+    module, or LOGISTIC or NETWORK, or None for what suits the rows best. sites: the number of sites
+    with a file or a folder of their own, None if one is dealt. name: of the private data's ledger.
+    form: of the sample's text, as far as the user states it. federation: whether members of a
+    federation have the rows, whose files and names are theirs. answers: of `tacit ask`, in the
+    place of a sample.
     """
 
     sample: Path | None
@@ -73,6 +75,7 @@ class DraftRequest:
     form: StatedForm = UNSTATED
     goal: StatedTarget = PLAIN
     federation: bool = False
+    answers: Path | None = None
 
     @property
     def apart(self) -> bool:
@@ -110,6 +113,12 @@ FEDASYNC = [
     'name = "fedasync"  # each edge takes a step and sends its model; nobody waits',
     "steps_min = 1",
 ]
+LOGISTIC = "logistic"  # in the place of an own module: a linear model
+NETWORK = "network"  # a small one that is written here
+EBM = [
+    'name = "ebm"  # each edge sends noisy histograms when it is ready; nobody waits, and no key',
+    "# needs to be tuned",
+]
 AUDP = [
     'name = "audp"  # each edge sends noisy gradients when it is ready; nobody waits',
     'schedule = "linear"  # steps fall to 0 at the end of the run',
@@ -122,8 +131,9 @@ class Draft:
 
     title: what the run learns from. data, model, algorithm: the lines of these sections. nets: the
     module that lies beside the run file, if there is one. row: what a row is called. batch: its
-    line, where it is not the usual one. pushes: of an edge. remarks: what the user should know, or
-    decide. learns: what the target is, and why it is.
+    line, where it is not the usual one. pushes: of an edge. untuned: whether updates, pushes, batch
+    and clip follow from the algorithm, so that none is written. remarks: what the user should know,
+    or decide. learns: what the target is, and why it is.
     """
 
     title: str
@@ -135,6 +145,7 @@ class Draft:
     clip: float = 0.5
     batch: str = ""
     pushes: int = 100
+    untuned: bool = False
     remarks: tuple[str, ...] = ()
     learns: str = ""
 

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tacit.config.learnt import LearntSection
 from tacit.datasets.own.cells import by_value, texts
 from tacit.datasets.own.cells import numbers as read_numbers
 from tacit.datasets.own.table_form import MISSING_WORDS, TableForm
@@ -95,7 +96,9 @@ class Guesses:
     """The guesses of a sample: of its features, of its target; its form, and what to say of it.
 
     targets: the columns of the target, one but of several labels and of an event. cuts: of an
-    event's time. unit_rows: rows of the unit that has most of them, or 0.
+    event's time. unit_rows: rows of the unit that has most of them, or 0. rows: of all edges
+    together, by a noisy count, or 0. sites: the edges that were counted. learnt: of answers, what a
+    run file states of them.
     """
 
     features: list[Guess]
@@ -104,6 +107,9 @@ class Guesses:
     remarks: tuple[str, ...]
     cuts: tuple[float, ...] = ()
     unit_rows: int = 0
+    rows: int = 0
+    sites: int = 1
+    learnt: LearntSection | None = None
 
     @property
     def target(self) -> Guess:

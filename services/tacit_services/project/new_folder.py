@@ -128,11 +128,21 @@ def _copy_public(request: DraftRequest, place: Path) -> None:
 
 
 def _stop(request: DraftRequest) -> str:
-    """Return the line of run.stop, which needs a public test set."""
+    """Return the line of run.stop, which needs something that the model is judged on."""
     if request.public is None:
-        return '# stop = "no better"  # needs a public test set: data.test'
+        return '# stop = "no better"  # needs data.test, or [evaluation] at = "edges"'
     return (
         'stop = "no better"  # ends where nothing is gained; edges keep the rest of their budgets'
+    )
+
+
+def _judging(request: DraftRequest) -> str:
+    """Return the lines of [evaluation] that a run without a public test set may want."""
+    if request.public is not None:
+        return ""
+    return (
+        '# at = "edges"  # no test set is public: judge on rows that each edge holds out,\n'
+        "# epsilon = 0.3  # at this price, beside privacy.epsilon: docs/judging.md\n"
     )
 
 
@@ -140,20 +150,45 @@ def _run_file(name: str, request: DraftRequest, draft: Draft) -> str:
     return RUN_FILE.format(
         title=f"A private model of one's own {draft.title}.",
         name=name,
-        updates=request.edges * draft.pushes,
-        stop=_stop(request),
+        steps_of_run=_steps_of_run(request, draft),
         data="\n".join(draft.data),
         model="\n".join(draft.model),
         algorithm="\n".join(draft.algorithm),
-        batch=draft.batch or _usual_batch(draft.row),
-        clip=draft.clip,
-        row=draft.row,
-        pushes=draft.pushes,
+        releases=_releases(draft),
         edges=request.edges,
         waiting=_waiting(request),
         steps=_steps(name, request),
         budget=_budget(request),
-        every=max(1, request.edges * draft.pushes // _EVALUATIONS),
+        every=max(request.edges if draft.untuned else 1, _updates(request, draft) // _EVALUATIONS),
+        judging=_judging(request),
+    )
+
+
+def _updates(request: DraftRequest, draft: Draft) -> int:
+    """Return how many updates the edges' budgets pay for."""
+    return request.edges * draft.pushes
+
+
+def _steps_of_run(request: DraftRequest, draft: Draft) -> str:
+    """Return the lines of [run] on its length, its end, and the mean of its models."""
+    if draft.untuned:
+        return f"# updates are left out: {draft.pushes} of each edge, as many as a model needs"
+    updates = _updates(request, draft)
+    return (
+        f"updates = {updates}  # of the model, by all edges together: as many as their budgets pay "
+        f"for\n{_stop(request)}\n"
+        "average = 0.5  # the mean of the last half's models lies beside the last one"
+    )
+
+
+def _releases(draft: Draft) -> str:
+    """Return the lines of [privacy] on what the budget is divided among, and on each release."""
+    if draft.untuned:
+        return "# pushes, batch and clip are left out: they follow from the algorithm"
+    return (
+        f"pushes = {draft.pushes}  # that the budget is divided among\n"
+        f"{draft.batch or _usual_batch(draft.row)}\n"
+        f"clip = {draft.clip}  # no {draft.row} moves an update by more"
     )
 
 

@@ -12,15 +12,21 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from tacit.algorithms.ebm.ebm_settings import RELEASES
 from tacit.config.complaints import one_line
+from tacit.config.learnt import LearntSection
 from tacit.config.own_table import TableData
 from tacit.datasets.own.table import TableReader
 from tacit.datasets.own.table_form import TableForm
 from tacit.errors import ConfigError
 from tacit.shown import printable
+from tacit_services.project.answered import guesses_of
 from tacit_services.project.draft import (
     AUDP,
+    EBM,
     FEDASYNC,
+    LOGISTIC,
+    NETWORK,
     PLAIN,
     Draft,
     DraftRequest,
@@ -34,6 +40,10 @@ from tacit_services.project.number_guess import NumberGuess, rounded
 from tacit_services.project.row_sizes import RowSizes, row_sizes
 from tacit_services.project.templates import NETS
 
+_WHY_ADDITIVE = (
+    "the model is a function of each column (ebm): it needs no tuning, follows what is not linear, "
+    "and can be read; for another: --model logistic, or --model network"
+)
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # keys that TOML takes without quotes
 _LISTED = 6  # names or values in a line
 _RATE = 1.0  # of a network's steps
@@ -65,9 +75,16 @@ def draft(request: DraftRequest) -> Draft:
     )
     learns = _learns(request, guesses)
     plain = request.goal == PLAIN
-    if request.entry is None and plain and not target.is_number:
+    if request.entry is None and plain:
+        return _additive(data, remarks, learns)
+    if request.entry == LOGISTIC:
+        if not plain or target.is_number:
+            raise ConfigError(
+                "--model logistic: is for a target of classes here; leave it out, or say "
+                "--model network"
+            )
         return _linear(data, _sizes(request, data, len(columns)), remarks, learns)
-    if request.entry is None:
+    if request.entry in (None, NETWORK):
         model = _small(width, _outputs(guesses))
         nets = NETS
     else:
@@ -82,6 +99,25 @@ def draft(request: DraftRequest) -> Draft:
         row="row",
         clip=_CLIP if plain and not target.is_number else _SHORT_CLIP,
         remarks=remarks,
+        learns=learns,
+    )
+
+
+def _additive(data: list[str], remarks: tuple[str, ...], learns: str) -> Draft:
+    """Draft a function of each column, which no key needs to be tuned for."""
+    return Draft(
+        title="table",
+        data=data,
+        model=[
+            'name = "additive"  # a function of each column, which a person can read and correct',
+            "# bins = 32  # that a column of numbers is cut into",
+        ],
+        algorithm=EBM,
+        nets=None,
+        row="row",
+        pushes=RELEASES,
+        untuned=True,
+        remarks=(*remarks, _WHY_ADDITIVE),
         learns=learns,
     )
 
@@ -128,19 +164,32 @@ def _outputs(guesses: Guesses) -> int:
 
 
 def _data_lines(request: DraftRequest, guesses: Guesses) -> list[str]:
-    if request.sample is None:
+    if request.answers is not None:
+        read = f", as {request.answers.name} has them"
+    elif request.sample is None:
         read = ""
     else:
         read = f", and guessed from {request.sample.name}"
     return [
         *_data(request, guesses),
         *_form(guesses.form),
+        *([] if guesses.learnt is None else _learnt(guesses.learnt)),
         "",
         f"# All that is read; bounds and values are public{read}.",
         "[data.columns]",
         *map(_line, guesses.features),
         *(_target_line(guess, request.goal) for guess in guesses.targets),
     ]
+
+
+def _learnt(learnt: LearntSection) -> Iterator[str]:
+    """Yield the lines of [data] that state which answers its columns come of."""
+    keys = ", ".join(
+        f"{key} = {quoted(value) if isinstance(value, str) else value}"
+        for key, value in learnt.model_dump().items()
+    )
+    yield "# What columns and bounds come of, for all to read: leave it as it is."
+    yield f"learnt = {{ {keys} }}"
 
 
 def _linear(data: list[str], sizes: RowSizes, remarks: tuple[str, ...], learns: str) -> Draft:
@@ -290,6 +339,8 @@ def _small(width: int, outputs: int) -> list[str]:
 
 
 def _guesses(request: DraftRequest) -> Guesses:
+    if request.answers is not None:
+        return guesses_of(request.answers, request.target, request.unit)
     if request.sample is None:
         example = [
             Guess("age", number=NumberGuess(0.0, 110.0, 50.0, 20.0)),
@@ -335,7 +386,7 @@ def _data(request: DraftRequest, guesses: Guesses) -> list[str]:
         lines.append(f'bad_rows = "leave out"  # the sample has rows without {", ".join(absent)}')
     if request.unit is not None:
         lines.append(f"unit = {quoted(request.unit)}  # whose privacy it is: all rows of one")
-    lines.append(_rows(request, suffix))
+    lines.append(_rows(request, suffix, guesses))
     if request.unit is not None and request.apart:
         most = guesses.unit_rows or 1
         lines.append(
@@ -345,11 +396,18 @@ def _data(request: DraftRequest, guesses: Guesses) -> list[str]:
     return lines
 
 
-def _rows(request: DraftRequest, suffix: str) -> str:
+def _rows(request: DraftRequest, suffix: str, guesses: Guesses) -> str:
     if request.unit is None:
         units = "rows"
     else:
         units = "units"
+    if guesses.rows:
+        if request.unit is None:
+            counted = "a noisy count"
+        else:  # the count is of rows, and a unit may have several
+            counted = "a noisy count of rows; write your number"
+        rows = max(1, guesses.rows // (guesses.sites if request.apart else request.edges))
+        return f"rows = {rows}  # public: {units} of an edge, by {counted}"
     if request.apart:
         return f"rows = 5000  # public: {units} that a site is taken to have; write your number"
     if request.unit is None:

@@ -19,6 +19,8 @@ from tacit.algorithms.own.unloaded import Unloaded
 from tacit.config import RunFile
 from tacit.config.algorithm_entries import is_own
 from tacit.config.definition import Definition
+from tacit.config.edge_looks import Judging
+from tacit.config.learnt import LearntSection
 from tacit.config.preflight import warnings
 from tacit.datasets import EdgeRows, PrivateRows
 from tacit.datasets.source import Source
@@ -92,7 +94,8 @@ def check(
     facts += _for_sites(definition)
     with slow.step("adding up what the ledgers have spent"):
         ledgers = own_budget.left(definition, home, only)
-    facts += _budget(plan, ledgers, home)
+    facts += _learnt(definition, ledgers)
+    facts += _budget(plan, definition.judging, ledgers, home)
     if definition.algorithm.worker == "edge":
         with slow.step("timing an update"):
             facts += _cost(definition, model, plan, reading)
@@ -105,7 +108,11 @@ def check(
     if only is None:  # what is compared are the rows of all
         notes += [*_absent(definition.source, edge_rows), *_unequal(definition, edge_rows)]
     notes += _far_from_rows(definition, [edge.count for edge in edge_rows])
-    notes += [*_shared(definition, plan), *warnings(definition, model.size)]
+    notes += [
+        *_shared(definition, plan),
+        *own_budget.ends_early(definition, ledgers),
+        *warnings(definition, model.size),
+    ]
     refused = own_budget.trained_out(definition, ledgers, home)
     policy = policy_beside(run.folder)
     if policy is not None:
@@ -177,10 +184,13 @@ def _data(
     counted = f"{min(counts)} to {max(counts)} {unit} an edge"
     yield "data", f"{source.name}: {counted}, {definition.plans.rows} taken"
     test = source.test(root)
-    yield (
-        "test set",
-        "none: nothing will say how good the model is" if test is None else (f"{len(test)} rows"),
-    )
+    if test is not None:
+        words = f"{len(test)} rows"
+    elif definition.judging is not None:
+        words = "none: edges judge the model on units that they hold out"
+    else:
+        words = "none: nothing will say how good the model is"
+    yield "test set", words
 
 
 def _examined(source: Source, read: PrivateRows, own: OwnNetwork | None, edges: int) -> _EdgeRows:
@@ -269,7 +279,25 @@ def _shared(definition: Definition[Any], plan: Plan) -> Iterator[str]:
     )
 
 
-def _budget(plan: Plan, ledgers: list[own_budget.Left], home: Path) -> Iterator[tuple[str, str]]:
+def _learnt(
+    definition: Definition[Any], ledgers: list[own_budget.Left]
+) -> Iterator[tuple[str, str]]:
+    """Tell what columns were learnt from, and what ledgers that paid for questions come to."""
+    learnt: LearntSection | None = getattr(definition.data, "learnt", None)
+    if learnt is not None:
+        yield "learnt before", learnt.words
+    for ledger in ledgers:
+        if ledger.asked:
+            yield (
+                f"joint of {ledger.edge}",
+                f"ε = {rounding.epsilon(ledger.asked)} of questions is in this ledger; with all "
+                f"that this run may take it comes to ε = {rounding.epsilon(ledger.joint)}",
+            )
+
+
+def _budget(
+    plan: Plan, judging: Judging | None, ledgers: list[own_budget.Left], home: Path
+) -> Iterator[tuple[str, str]]:
     if not plan.private:
         yield "privacy", f"none: privacy.mechanism={plan.mechanism}"
         return
@@ -279,6 +307,12 @@ def _budget(plan: Plan, ledgers: list[own_budget.Left], home: Path) -> Iterator[
         f"ε = {plan.epsilon:g}, δ = {plan.delta:g} for {pushes} releases an edge, "
         f"z = {plan.noise_multiplier:g}, q = {plan.sampling_rate:.4g}",
     )
+    if judging is not None:
+        yield (
+            "judging",
+            f"ε = {judging.epsilon:g} for {judging.looks} looks at {100 * judging.held_out:g} % of "
+            f"the units, z = {judging.plan().noise_multiplier:g}; the larger ε counts, not the sum",
+        )
     if ledgers:
         yield "ledger", "; ".join(own_budget.of_ledgers(ledgers, home))
     for ledger in ledgers:
@@ -294,7 +328,7 @@ def _for_sites(definition: Definition[Any]) -> Iterator[tuple[str, str]]:
     if isinstance(section, Unloaded):
         yield "algorithm", f"{section.name}, whose code is not here"
         return
-    if not isinstance(section, AlgorithmSettings):
+    if not isinstance(section, AlgorithmSettings) or not is_own(section.name):
         return
     task = section.task()
     privacy = definition.privacy

@@ -9,9 +9,7 @@ RUN_FILE = """\
 
 [run]
 name = "{name}"
-updates = {updates}  # of the model, by all edges together: as many as their budgets pay for
-{stop}
-average = 0.5  # the mean of the last half's models lies beside the last one
+{steps_of_run}
 
 [data]
 {data}
@@ -25,16 +23,14 @@ average = 0.5  # the mean of the last half's models lies beside the last one
 [privacy]
 epsilon = 4.0  # {budget}
 delta = 1e-5  # well below 1 / rows
-pushes = {pushes}  # that the budget is divided among
-{batch}
-clip = {clip}  # no {row} moves an update by more
+{releases}
 
 [edges]
 count = {edges}
 {waiting}
 [evaluation]
 every = {every}  # updates; often, as `stop` looks at these points
-"""
+{judging}"""
 GITIGNORE = """\
 # All but what may be public: private rows, ledgers and results stay out of git.
 *
@@ -57,6 +53,9 @@ mechanisms = ["discrete_gaussian", "gaussian"]
 # together.
 # lifetime_epsilon = 4.0
 # lifetime_delta = 1e-5
+
+# Kinds of question that `tacit ask` may ask, or a federation's run; left out: all.
+# questions = ["count", "missing"]
 
 # Of a federation alone, as in `tacit join URL --data FILE --policy policy.toml`:
 # accept = "ask"                 # "within": what is within this policy is taken unasked

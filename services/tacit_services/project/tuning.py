@@ -1,8 +1,9 @@
-"""`tacit tune`: clip, rate, batch and updates for a run, tried in the simulator on public rows."""
+"""`tacit tune`: clip, rate, batch and updates, tried in the simulator on public or made-up rows."""
 
 from __future__ import annotations
 
 import copy
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ from tacit.errors import ConfigError, PrivacyError, TacitError
 from tacit.known_data.owned import EDGE
 from tacit_services.identity import own_ledgers
 from tacit_services.identity.public_files import overlaps
+from tacit_services.project.answered import read_answers
+from tacit_services.project.made_up_rows import MadeUpRows
 from tacit_services.testbed.simulated_run import Simulation
 
 _SMALLER_IS_BETTER = ("rmse", "mae", "perplexity", "log_loss", "deviance", "nll")
@@ -62,25 +65,16 @@ class TuningResult:
 
 def tune(
     run: RunFile,
-    public: str,
+    rows: StandIn,
     *,
-    root: Path | None,
-    home: Path,
     trials: int,
     seed: int,
     report: Callable[[int, Trial], None] = lambda number, trial: None,
 ) -> TuningResult:
-    """Search settings of `run` on public rows.
+    """Search settings of `run` on rows that are nobody's secret: `public_rows`, `rows_of_answers`.
 
-    public: a file beside the run file or elsewhere; of published data the name of a data set. root:
-    where published data lies. home: of the ledgers. report: is called after every trial.
-
-    Private rows that lie here are compared with the public ones, and used for nothing else. Raises
-    ConfigError, DataError, and PrivacyError for private rows.
+    report: is called after every trial. Raises ConfigError.
     """
-    if run.algorithm.worker == "party":
-        raise ConfigError("tacit tune: a vertical run has no edges with rows of their own")
-    rows = _public_rows(run, public, root, home)
     search = _Search(run, rows, seed)
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     study = optuna.create_study(
@@ -146,7 +140,7 @@ class _Search:
         for key, (low, _) in self._bounds().items():
             section, _, name = key.partition(".")
             value = getattr(sections[section], name)
-            if value > 0:  # the scale is logarithmic
+            if value is not None and value > 0:  # the scale is logarithmic
                 present[key] = round(value) if isinstance(low, int) else value
         return present
 
@@ -208,7 +202,16 @@ class _Search:
         return next(iter(metrics))
 
 
-def _public_rows(run: RunFile, public: str, root: Path | None, home: Path) -> StandIn:
+def public_rows(run: RunFile, public: str, root: Path | None, home: Path) -> StandIn:
+    """Return public rows as every edge of the run has them.
+
+    public: a file beside the run file or elsewhere; of published data the name of a data set. root:
+    where published data lies. home: of the ledgers.
+
+    Private rows that lie here are compared with the public ones, and used for nothing else. Raises
+    ConfigError, DataError, and PrivacyError for private rows.
+    """
+    _refuse_vertical(run)
     target = run.source.target
     if isinstance(run.source, Benchmark):
         rows = load(public, "train", root, None, run.source.features, run.source.text)
@@ -235,6 +238,26 @@ def _public_rows(run: RunFile, public: str, root: Path | None, home: Path) -> St
     if sum(len(part.y) for part in parts) < 50:
         raise ConfigError(f"--public {public}: fewer than 50 rows say nothing")
     return stand_in(parts, target, run.run.seed, each_alone=run.data.unit is None)
+
+
+def rows_of_answers(run: RunFile, answers: Path, seed: int) -> StandIn:
+    """Return made-up rows that the answers of `tacit ask` tell of. Raises ConfigError.
+
+    They are of nobody, so they are compared with no private rows.
+    """
+    _refuse_vertical(run)
+    made_up = MadeUpRows(run, read_answers(answers))
+    assert isinstance(run.data, OwnData)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        made_up.write(path, seed)
+        parts = list(run.data.reader(run.folder).read(path))
+    return stand_in(parts, run.source.target, run.run.seed, each_alone=run.data.unit is None)
+
+
+def _refuse_vertical(run: RunFile) -> None:
+    if run.algorithm.worker == "party":
+        raise ConfigError("tacit tune: a vertical run has no edges with rows of their own")
 
 
 def _refuse_private(run: RunFile, data: OwnData, path: Path, digest: str, home: Path) -> None:

@@ -1,1 +1,1 @@
-"""Whole runs on one machine: `tacit run` (all processes), `tacit simulate`, predictions."""
+"""Whole runs on one machine: `tacit run`, `tacit simulate`, predictions."""

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import json
 import os
+import secrets
 import socket
 import threading
 import time
@@ -36,6 +37,7 @@ from tacit_services.children.processes import (
 )
 from tacit_services.disk.secret_file import kept_secret
 from tacit_services.display import live, text_tables
+from tacit_services.display.answers_table import answers_table
 from tacit_services.identity.own_ledgers import LedgerOrigin
 from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import data_home, policy_beside
@@ -78,6 +80,7 @@ def run(
         state = _opened(beside, definition, out, console, run_file.notes, edges, resume)
         _print_addresses(http, state / "token", console, keep=keep)
         shared = _of_the_run(definition, file, edges, seed, data, policy)
+        shared["TACIT_RUN_ID"] = _run_id(definition, state)
         # `tacit predict` goes on with these.
         (state / output_folder.MARKER).write_text(json.dumps(shared), encoding="utf-8")
         shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})
@@ -220,9 +223,24 @@ def _of_the_run(
             "TACIT_EDGES": edges,
             "TACIT_SEED": seed,
             "TACIT_POLICY": policy,
-            "TACIT_RUN_ID": os.environ.get("TACIT_RUN_ID", definition.run.name),
         }
     )
+
+
+def _run_id(definition: Definition[Any], state: Path) -> str:
+    """Return the run's name in the store; each `tacit ask` has another, which a resumed one keeps.
+
+    What an edge may spend on questions is counted by it.
+    """
+    if "TACIT_RUN_ID" in os.environ:
+        return os.environ["TACIT_RUN_ID"]
+    if definition.ask is None:
+        return definition.run.name
+    marker = state / output_folder.MARKER
+    try:
+        return str(json.loads(marker.read_text(encoding="utf-8"))["TACIT_RUN_ID"])
+    except (ValueError, KeyError):
+        return f"{definition.run.name[:50]}-{secrets.token_hex(6)}"
 
 
 def _ledgers(
@@ -305,10 +323,25 @@ def _show_summary(
             f"the run ended early ({summary['reason']}): {summary['applied']} of "
             f"{definition.run.updates} updates"
         )
-    if as_json:
+    if definition.ask is not None:
+        _show_answers(summary.get("answers", []), out, console, as_json)
+    elif as_json:
         Console().print_json(data=summary, ensure_ascii=True)
     else:
         console.print(live.closing(summary, out, seconds))
+
+
+def _show_answers(
+    answers: list[dict[str, Any]], out: Path, console: Console, as_json: bool
+) -> None:
+    """Show the answers to a run's questions. Raises ServiceError where no edge has answered."""
+    if not answers:
+        raise ServiceError(f"no edge has answered; see {out}/state")
+    if as_json:
+        Console().print_json(data=answers, ensure_ascii=True)
+    else:
+        console.print(answers_table(answers))
+        console.print(f"answers in {out}/answers.json")
 
 
 def _edge(service: str, number: int, shared: dict[str, str], state: Path) -> Child:

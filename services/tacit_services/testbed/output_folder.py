@@ -64,10 +64,10 @@ def refuse(out: Path, resume: bool) -> None:
 
 
 def fresh(out: Path, console: Console) -> Path:
-    """Make an empty OUT/state; returns it.
+    """Make an empty OUT/state, and return it.
 
     An earlier `tacit run` there is moved to OUT-1, or the next number that is free, and that is
-    said; anything else is left alone. Raises ConfigError.
+    printed. Other content stays. Raises ConfigError.
     """
     state = out / "state"
     refuse(out, resume=False)

@@ -11,7 +11,9 @@ from typing import Any
 from tacit import rounding
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError, PolicyForbids, PrivacyError
-from tacit.privacy.accounting import epsilon_pld
+from tacit.privacy.accounting import History, Spend, epsilon_pld
+from tacit.privacy.accounting.history import UnitSide, of_purpose
+from tacit.privacy.plan import Plan
 from tacit_services.identity import own_ledgers
 from tacit_services.identity.kinship import Apart, NotApart
 from tacit_services.identity.own_ledgers import LedgerOrigin
@@ -26,7 +28,8 @@ class Left:
     """The budget left for one edge's data: ε spent at the run's δ, and releases still paid for.
 
     releases: None where the run has no guarantee, so no budget. origin: whether its ledger begins.
-    unseen, tells, apart, rows_known: as `DataSpending`.
+    unseen, tells, apart, rows_known: as `DataSpending`. asked: ε of questions alone; joint: of all
+    that is spent and that the run may spend, 0 where it has no guarantee.
     """
 
     edge: str
@@ -38,6 +41,8 @@ class Left:
     tells: bool
     apart: tuple[Apart | NotApart, ...]
     rows_known: bool
+    asked: float = 0.0
+    joint: float = 0.0
 
 
 def held(definition: Definition[Any], home: Path) -> AbstractContextManager[list[LedgerOrigin]]:
@@ -58,6 +63,10 @@ def forbidden(definition: Definition[Any], policy: Path | None) -> PolicyForbids
         return None
     owners = load_policy(policy)
     try:
+        owners.check_questions(definition.question_kinds)
+        owners.check_looks(definition.looks_plan)
+        if definition.looks_plan is not None:
+            owners.check_alone(definition.looks_plan)
         for plan in definition.plans.different():
             owners.check(plan, definition.algorithm.name, definition.model.name)
             owners.check_alone(plan)
@@ -99,14 +108,40 @@ def _of_edge(definition: Definition[Any], number: int, home: Path) -> Left | Non
     plan = definition.plans.plan(number)
     standing = own_ledgers.standing(owned, number, home)
     spent = epsilon_pld(standing.history, plan.delta)
-    releases = plan.pushes_left(standing.history)
+    # Questions come on top of the budget for training, each run of them with its own.
+    counted = () if definition.ask is not None else of_purpose(standing.history, "training")
+    releases = plan.pushes_left(counted)
     origin = standing.origin
     unseen = standing.unseen
     tells = standing.tells
     edge = f"edge-{number}"
     apart = standing.apart
     rows_known = standing.rows_known
-    return Left(edge, spent, plan.epsilon, releases, origin, unseen, tells, apart, rows_known)
+    known = Left(edge, spent, plan.epsilon, releases, origin, unseen, tells, apart, rows_known)
+    questions = of_purpose(standing.history, "question")
+    if definition.ask is not None or not questions or releases is None:
+        return known
+    to_come = _to_come(definition, plan, releases)
+    return replace(
+        known,
+        asked=epsilon_pld(questions, plan.delta),
+        joint=epsilon_pld((*standing.history, *to_come), plan.delta),
+    )
+
+
+def _to_come(definition: Definition[Any], plan: Plan, releases: int) -> History:
+    """Return the most that a run may release: updates, and looks at the rows that it holds out."""
+    judging = definition.judging
+    side: UnitSide = "both" if judging is None else "training"
+    update = Spend(plan.charged_rate, plan.noise_multiplier, releases, plan.mechanism, side=side)
+    if judging is None:
+        return (update,)
+    looks = judging.plan()
+    look = Spend(
+        looks.charged_rate, looks.noise_multiplier, judging.looks, looks.mechanism, "judging",
+        "held_out",
+    )  # fmt: skip
+    return (update, look)
 
 
 def refused(definition: Definition[Any], home: Path, *, resume: bool) -> list[str]:
@@ -194,6 +229,26 @@ def of_ledgers(ledgers: list[Left], home: Path) -> Iterator[str]:
         )
 
 
+def spent_before(most: Left, definition: Definition[Any]) -> str:
+    """Return what an edge's data had spent, and what is left. Questions have an ε of their own."""
+    spent = rounding.epsilon(most.spent)
+    if definition.ask is not None:
+        return (
+            f"ε = {spent} was spent before at {most.edge}; these questions come on top, with "
+            f"ε = {most.budget:g} of their own"
+        )
+    if most.asked:
+        return (
+            f"ε = {spent} was spent before at {most.edge}, by questions too "
+            f"(ε = {rounding.epsilon(most.asked)}), which the run's budget of {most.budget:g} does "
+            f"not count; {most.releases} releases are left to it"
+        )
+    return (
+        f"ε = {spent} of {most.budget:g} was spent before at {most.edge}; {most.releases} releases "
+        "are left to it"
+    )
+
+
 def _few(edges: list[str]) -> str:
     if len(edges) == 1:
         return edges[0]
@@ -213,6 +268,20 @@ def trained_out(definition: Definition[Any], ledgers: list[Left], home: Path) ->
         f"spend: this data{_in_words(first.origin)} is trained out at this budget. Another run "
         "needs other data, or a larger privacy.epsilon, which whoever owns the data decides"
     )
+
+
+def ends_early(definition: Definition[Any], ledgers: list[Left]) -> Iterator[str]:
+    """Warn where ledgers that earlier runs have charged pay for fewer updates than the run asks."""
+    left = [ledger.releases for ledger in ledgers if ledger.releases is not None]
+    if len(left) < definition.edges.count or not any(ledger.spent for ledger in ledgers):
+        return
+    traits = definition.traits
+    updates = sum(releases // traits.steps for releases in left) // traits.uploads
+    if updates < definition.run.updates:
+        yield (
+            f"run.updates={definition.run.updates}: earlier runs have spent so much of this data's "
+            f"ε that its ledgers pay for {updates} updates; the run ends there"
+        )
 
 
 def _in_words(origin: LedgerOrigin) -> str:
@@ -245,11 +314,7 @@ def opening(
     if not resume and (why := trained_out(definition, before, home)):
         raise PrivacyError(why)
     if any(ledger.spent for ledger in ledgers):
-        most = max(ledgers, key=lambda ledger: ledger.spent)
-        yield (
-            f"ε = {rounding.epsilon(most.spent)} of {most.budget:g} was spent before at "
-            f"{most.edge}; {most.releases} releases are left to it"
-        )
+        yield spent_before(max(ledgers, key=lambda ledger: ledger.spent), definition)
     paid = [ledger.releases for ledger in ledgers if ledger.releases is not None]
     traits = definition.traits
     updates = definition.run.updates

@@ -22,11 +22,13 @@ from tacit.algorithms.vafl.party import Party
 from tacit.config.algorithm_contract import WorkerKind
 from tacit.config.definition import Definition
 from tacit.config.preflight import warnings
-from tacit.datasets import Benchmark, Dataset
+from tacit.datasets import Benchmark, Dataset, PrivateRows
+from tacit.datasets.held_out import UnitSplit, divided
 from tacit.datasets.source import EdgePart, published_only
 from tacit.errors import ConfigError, TacitError
 from tacit.models import Model
 from tacit.models.metrics import Metrics
+from tacit.privacy.accounting.history import UnitSide
 from tacit.privacy.ledger.simulated import SimulatedLedger
 from tacit.privacy.noise.labels import randomised_response
 from tacit.privacy.noise.randomness import Random
@@ -36,6 +38,7 @@ from tacit.simulation.peers import PeerSimulator
 from tacit_services.aggregator.reading import Health, RunReading, read, state_of
 from tacit_services.aggregator.reporting import results
 from tacit_services.aggregator.reporting.early_stop import EarlyStop, watch
+from tacit_services.aggregator.reporting.end_reasons import NO_GAIN_OF_LOOKS
 from tacit_services.aggregator.reporting.evaluation import Points, public_sample
 from tacit_services.aggregator.reporting.other_models import OtherModels
 from tacit_services.aggregator.reporting.run_status import RunStatus
@@ -74,10 +77,32 @@ def edge(definition: Definition[Any], model: Model, number: int, part: EdgePart)
     run has the same bits with kernels and without. The rows are public, and no clock is watched.
     """
     plan = definition.plans.plan(number, part.most)
-    releaser = Releaser(plan, SimulatedLedger(), _random(definition.run.seed, number))
+    rows, held_out, side = _sides(definition, number, part)
+    random = _random(definition.run.seed, number)
+    releaser = Releaser(plan, SimulatedLedger(), random, side=side)
     releaser.releases_left = plan.pushes_left(())
-    arguments = definition, f"edge-{number}", part.rows, model, releaser
-    return registry.edge(*arguments, rows_alone=False)
+    arguments = definition, f"edge-{number}", rows, model, releaser
+    role = registry.edge(*arguments, rows_alone=False, held_out=held_out)
+    if role.judge is not None:
+        role.judge.releaser.releases_left = role.judge.releaser.plan.pushes_left(())
+    return role
+
+
+def _sides(
+    definition: Definition[Any], number: int, part: EdgePart
+) -> tuple[PrivateRows, PrivateRows | None, UnitSide]:
+    """Return an edge's rows, those held out of them, and the side that training is charged to.
+
+    The key of a simulated split is public.
+    """
+    if definition.judging is None:
+        return part.rows, None, "both"
+    if part.held_out is not None:
+        return part.rows, part.held_out, "training"
+    assert isinstance(part.rows, Dataset)
+    key = f"simulated {definition.run.seed} {number}".encode()
+    rows, held_out = divided(part.rows, UnitSplit(key, definition.judging.held_out))
+    return rows, held_out, "training"
 
 
 def _random(seed: int, number: int) -> Random:
@@ -180,7 +205,7 @@ class Simulation:
         return Health(over=self.role.halted)
 
     def measured(self, metrics: Metrics, test: Dataset) -> dict[str, float] | None:
-        """Run to the end; return `metrics` of the model on `test`; None: it was not trained."""
+        """Run to the end; return `metrics` of the model on `test`, None if it was not trained."""
         self.simulator.run(lambda role: None)
         due = self.role.evaluation_input(test)
         if due is None or self.role.version == 0:
@@ -188,10 +213,14 @@ class Simulation:
         _, params, data = due
         return metrics.measure(self.model, params, data)[1]
 
-    def end_early(self, early_stop: EarlyStop | None) -> None:
-        """End the run where its evaluations show no gain."""
-        if early_stop is not None and early_stop.reason and isinstance(self.simulator, Simulator):
+    def end_early(self, early_stop: EarlyStop | None, run_status: RunStatus) -> None:
+        """End the run where its evaluations, or its looks, show no gain."""
+        if not isinstance(self.simulator, Simulator):
+            return
+        if early_stop is not None and early_stop.reason:
             self.simulator.halt(early_stop.reason)
+        elif self.definition.run.stop != "never" and run_status.looks_show_no_gain():
+            self.simulator.halt(NO_GAIN_OF_LOOKS)
 
     @property
     def state(self) -> str:
@@ -214,7 +243,10 @@ def simulate(
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
     simulation = Simulation(definition, root)
     test = published_only(definition.source).test(root)
-    run_status = RunStatus(definition, simulation, out / "metrics.jsonl", virtual=simulation.clock)
+    run_status = RunStatus(
+        definition, simulation, out / "metrics.jsonl", virtual=simulation.clock,
+        by_test_set=definition.run.stop != "never",
+    )  # fmt: skip
     run_status.resumed()
     sample = public_sample(definition, test)
     early_stop = watch(
@@ -231,7 +263,7 @@ def simulate(
             due = role.evaluation_input(points.sample)
         if due is not None and points.due(due[0]):
             points.measure(*due)
-            simulation.end_early(early_stop)
+            simulation.end_early(early_stop, run_status)
         report(run_status)
 
     simulation.simulator.run(observe)
@@ -239,7 +271,7 @@ def simulate(
     run_status.end()
     if (due := simulation.role.evaluation_input(points.test)) is not None:
         points.measure(*due)
-    others = OtherModels(simulation.role.model_average, early_stop)
+    others = OtherModels(simulation.role.model_average, early_stop, simulation.role.looks)
     results.write(out, definition, run_status, simulation.model, test, others)
     return simulation
 

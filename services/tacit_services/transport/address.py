@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator
 
 from tacit.errors import ConfigError, ServiceError
 
+_PORT = re.compile("[0-9]{1,5}")  # in ASCII: a superscript is a digit, too, and no number
+
 
 def checked(value: str) -> str:
     """Return `value` if it has the form HOST:PORT. Raises ValueError."""
     host, _, port = value.rpartition(":")
-    if not host or not port.isdigit() or not 0 <= int(port) < 65536:
+    if not host or not _PORT.fullmatch(port) or int(port) >= 65536:
         raise ValueError("expected HOST:PORT")
     return value
+
+
+def is_https(url: str) -> bool:
+    """Return whether `url` is https://HOST or https://HOST:PORT.
+
+    Port 0 is none: libraries would take it for 443, where somebody else may answer.
+    """
+    try:
+        parts = urlsplit(url)
+        return url.startswith("https://") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 UNIX = "unix:"  # before the path of a socket of this machine

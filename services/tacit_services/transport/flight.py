@@ -2,7 +2,7 @@
 
 MQTT 3.1.1 has no words for a message that is too large: the broker closes the connection. The
 message would then be sent again at every reconnection, for ever. A broker or a proxy that restarts
-again and again closes it, too, whatever is on its way.
+again and again closes it, too, for every message in flight.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Flight:
         """Note a connection that has ended by itself, after `seconds`.
 
         Return the message that seems to end every connection; None: none does. It is the largest in
-        flight: whatever a broker's limit is, the largest is above it.
+        flight, since the largest is above every limit of a broker.
         """
         with self._lock:
             self._landed()

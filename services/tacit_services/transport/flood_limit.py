@@ -1,17 +1,17 @@
 """The first check of incoming messages, on the network thread: it drops a flood unread.
 
 The guard itself judges whole messages and answers BUSY. By then a message has been queued, put
-together, decoded and answered; an edge that ignores the answers could fill the aggregator's queue
+together, decoded and answered. An edge that ignores the answers could fill the aggregator's queue
 at the broker, and all others would wait behind it. Here each edge has an allowance of bytes, enough
 for `rate` updates a second with their resends, questions and Hellos. Messages beyond it are
 acknowledged to the broker and dropped, unread and unanswered. No edge that heeds BUSY comes near
-it. An edge that continues is shut out for a while, twice as long each time: the broker is told to
-keep what it sends (presence.py), since receiving and acknowledging is most of a flood's cost.
+it. An edge that continues is shut out for a while, twice as long each time. The broker is told to
+keep its messages (presence.py), since receiving and acknowledging is most of a flood's cost.
 
-Without [guard] rate there are no such allowances, but an edge that sends more than the inbox has
-room for (inbox.py), or changes its presence all the time, is shut out in the same way. So is one
-whose messages lead to nothing, in the driver's thread: parts that never make a message, questions,
-what is refused.
+Without [guard] rate there are no such allowances. But an edge that sends more than the inbox has
+room for (inbox.py), or changes its presence all the time, is shut out in the same way. So is an
+edge whose messages lead to nothing, in the driver's thread: parts that never make a message,
+questions, refused messages.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ log = logging.getLogger("tacit.rate_limit")
 class _Account:
     """One edge's allowances.
 
-    bytes: that it may send. changes: of its presence; steps: numbers of its steps. drops: messages
-    that may be dropped before it is shut out; fruitless: that may lead to nothing. next: seconds
-    for which it is shut out the next time.
+    bytes: that it may send. changes: of its presence. steps: numbers of its steps. drops: messages
+    that may be dropped before it is shut out. fruitless: messages that may lead to nothing. next:
+    seconds for which it is shut out the next time.
     """
 
     bytes: Bucket

@@ -39,7 +39,9 @@ class HttpServer(uvicorn.Server):
         self, app: Any, limits: ClientLimits = LIMITS, origin: Origin = nobody_before, **more: Any
     ) -> None:
         options: dict[str, Any] = {"http": H11Protocol, "ws": "none", "access_log": False}
-        super().__init__(uvicorn.Config(app, log_level="warning", **options | more))
+        # Its lines have the form of ours: without a configuration they go to the root's handlers.
+        options |= {"log_config": None, "log_level": "warning"}
+        super().__init__(uvicorn.Config(app, **options | more))
         self._limits = limits
         self._origin = origin
         self._seldom = SeldomFilter()  # whoever sends what is no HTTP causes a line each time
@@ -74,6 +76,7 @@ class HttpServer(uvicorn.Server):
 @contextmanager
 def in_thread(server: HttpServer, listener: socket.socket, name: str) -> Iterator[None]:
     """Let `server` answer at `listener`, which is bound, in a thread until the end of the block."""
+    listener.listen()  # who asks before the thread is ready waits, and is not refused
     thread = threading.Thread(
         target=server.run, kwargs={"sockets": [listener]}, name=name, daemon=True
     )

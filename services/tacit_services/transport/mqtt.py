@@ -136,12 +136,12 @@ class Connection:
         tls: Tls | None = None,
         proxies: Proxies = DIRECT,
     ) -> None:
-        """Prepare a connection to `broker` (HOST:PORT); `start` makes it.
+        """Prepare a connection to `broker` (HOST:PORT), which `start` makes.
 
         on_publish: is told topic and bytes of each message before it is handed on.
 
         With `tls` the broker must prove to be the host that `broker` names, and is shown our
-        certificate; None is a plain connection. It goes by the proxy that `proxies` have before the
+        certificate. None is a plain connection. It goes by the proxy that `proxies` have before the
         broker. Raises ConfigError for files of `tls` that cannot be used.
         """
         self._host, self._port = split_host_port(broker)

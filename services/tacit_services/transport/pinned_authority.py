@@ -17,17 +17,19 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 
 import httpx
-from cryptography import x509
 
 from tacit.errors import ConfigError, ServiceError, other_format
 from tacit.shown import printable
+from tacit_services.transport import foreign_certificate
+from tacit_services.transport.address import is_https
+from tacit_services.transport.patient_http import content, patient_client
 from tacit_services.transport.proxy import DIRECT, Proxies, refusal
 
 PATH = "/v1/authority"
 FORMAT = 1
 PREFIX = "sha256:"
 _MOST = 1 << 16
-_SECONDS = 20.0
+_SECONDS = 20.0  # for a whole answer
 CLOCK = 300.0  # seconds by which this machine's clock may differ from the host's
 
 
@@ -54,12 +56,21 @@ class FederationAuthority:
 
     def context(self) -> ssl.SSLContext:
         """Return a context that believes this authority, and the system's for a public HTTPS."""
+        context = _context()
+        context.load_verify_locations(cadata=self.ca)
         if self.public_web:
-            context = ssl.create_default_context()
-            context.load_verify_locations(cadata=self.ca)
-        else:
-            context = ssl.create_default_context(cadata=self.ca)
+            context.load_default_certs()
         return context
+
+
+def _context() -> ssl.SSLContext:
+    """Return a context that believes nobody yet.
+
+    Not Python's default one, which writes the keys of its connections where SSLKEYLOGFILE says.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
 
 
 def fetched(url: str, pin: str, proxies: Proxies = DIRECT) -> FederationAuthority:
@@ -100,30 +111,24 @@ def document_at(url: str, proxies: Proxies = DIRECT) -> ShownDocument:
 
     Raises ConfigError for a bad address, ServiceError where there is no such answer.
     """
-    if not url.startswith("https://"):
+    if not is_https(url):
         raise ConfigError(f"{url!r}: expected https://HOST:PORT")
-    unverified = ssl.create_default_context()
+    unverified = _context()
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE
     try:
         with (
-            httpx.Client(
-                verify=unverified,
-                trust_env=False,
-                proxy=proxies.url_before(url),
-                timeout=_SECONDS,
-                headers={"Accept-Encoding": "identity"},  # a few bytes cannot become very many
-            ) as client,
-            client.stream("GET", url.rstrip("/") + PATH) as answer,
+            patient_client(url, unverified, _SECONDS, proxy=proxies.before(url)) as client,
+            client.stream("GET", PATH) as answer,
         ):
-            content = _content(answer)
+            body = content(answer, _MOST)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ConfigError(f"{url!r}: {error}") from error
     except httpx.TransportError as error:
         raise unreachable(url, error, proxies) from error
-    if not answer.is_success or content is None:
+    if not answer.is_success or body is None:
         raise ServiceError(f"{url}: {answer.status_code}, not a federation's answer")
-    return ShownDocument(content, _clock_apart(answer))
+    return ShownDocument(body, _clock_apart(answer))
 
 
 def clocks(apart: float) -> str:
@@ -158,8 +163,8 @@ _ADVICE: tuple[tuple[type[BaseException], str], ...] = (
     (socket.gaierror, "this machine does not find the host's name: is it right?"),
     (
         ssl.SSLCertVerificationError,
-        "its certificate is not the federation's: a proxy takes the connection apart, or the "
-        "host's name or address is not one of its `hosts`",
+        "its certificate is not the federation's: a proxy takes the connection apart, the host's "
+        "name or address is not one of its `hosts`, or a new line is needed (`tacit doctor`)",
     ),
     (ssl.SSLError, "it speaks no TLS at that port, or does not take our certificate"),
     (
@@ -172,16 +177,6 @@ _ADVICE: tuple[tuple[type[BaseException], str], ...] = (
     ),
     (OSError, "is there a network? Where a proxy must be used, HTTPS_PROXY names it"),
 )
-
-
-def _content(answer: httpx.Response) -> bytes | None:
-    """Return the body of an answer, which may have no end; None: it is too long."""
-    content = bytearray()
-    for piece in answer.iter_raw():
-        content += piece
-        if len(content) > _MOST:
-            return None
-    return bytes(content)
 
 
 def _clock_apart(answer: httpx.Response) -> float | None:
@@ -198,7 +193,8 @@ def read(content: bytes) -> FederationAuthority:
         if (number := values["format"]) != FORMAT:
             raise ValueError(other_format(number, FORMAT))
         ca = str(values["ca"])
-        x509.load_pem_x509_certificate(ca.encode("ascii"))
+        foreign_certificate.read_pem(ca)
         return FederationAuthority(ca, {"own": False, "public": True}[values["web"]])
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError(f"authority: not a federation's document ({error})") from error
+        words = printable(str(error), 200)
+        raise ConfigError(f"authority: not a federation's document ({words})") from error

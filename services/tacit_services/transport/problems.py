@@ -19,6 +19,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tacit.shown import printable
 from tacit_services.transport.connection_slots import ConnectionSlots
 from tacit_services.transport.json_numbers import finite
 
@@ -37,6 +38,7 @@ class Problem(BaseModel):
 PROBLEM = "application/problem+json"
 SAFETENSORS = "application/vnd.safetensors"
 MAX_BODY = 1 << 16  # bytes; the largest request is a prediction with its ids
+_NAME = 200  # characters of the name of a field, which a client may choose
 BLOCK = 1 << 16  # bytes of a download that are handed to the connection at once
 _SINGLE_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
@@ -83,7 +85,8 @@ def install(app: FastAPI, large: Callable[[str, str], int | None] = _none_is_lar
     @app.exception_handler(RequestValidationError)
     def invalid(_: Request, error: RequestValidationError) -> Response:
         items = (
-            "{}: {}".format(".".join(map(str, item["loc"])), item["msg"]) for item in error.errors()
+            f"{printable('.'.join(map(str, item['loc'])), _NAME)}: {item['msg']}"
+            for item in error.errors()
         )
         return problem(422, "; ".join(items))
 
@@ -178,8 +181,9 @@ class Blocks(Response):
 def partial(request: Request, data: bytes, sha256: str, places: ConnectionSlots) -> Response:
     """Answer with `data` under its strong ETag, or with what of it the client asked for.
 
-    304 if the client has these bytes already, 206 for one range of bytes, 416 for a range outside
-    of them, 503 if all `places` of downloads are taken, 200 with all of them in every other case.
+    The status is 304 if the client has these bytes already, 206 for one range of bytes, and 416 for
+    a range outside of them. It is 503 if all `places` of downloads are taken, and 200 with all of
+    them in every other case.
     """
     etag = f'"{sha256}"'
     headers = {"ETag": etag, "Cache-Control": "no-cache", "Accept-Ranges": "bytes"}

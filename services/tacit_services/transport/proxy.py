@@ -7,20 +7,23 @@ passes the settings in. Nothing here reads the environment.
 from __future__ import annotations
 
 import base64
-import http.client
 import ipaddress
 import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from urllib.parse import quote, unquote, urlsplit
 
 from tacit.errors import ConfigError
 from tacit.shown import printable
+from tacit_services.transport.patience import Patience
 
 _PORT = 3128  # where a proxy listens whose address has no port
-_TUNNEL = "Tunnel connection failed: "  # how Python's http.client begins
 _LONGEST = 120  # characters of what a proxy says
+_FORM = "http://[USER:PASSWORD@]HOST:PORT, with %2F, %23, %3F, %40 for / # ? @ in a password"
+_LONGEST_HEAD = 1 << 16  # bytes of its answer
+_STATUS = re.compile(r"HTTP/[0-9.]+ +([0-9]{3})(?: (.*))?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +53,33 @@ class HttpProxy:
 
         Raises OSError, in one line that names the proxy.
         """
-        headers = {"Host": f"{_in_url(host)}:{port}"}
+        patience = Patience()
+        patience.begin(timeout)
+        try:
+            opened = patience.connected(self.host, self.port)
+            try:
+                # The request is ASCII; what is no ASCII in a name has a form in it.
+                name = host if host.isascii() else host.encode("idna").decode("ascii")
+                patience.send(opened, self._connect(name, port))
+                _check_opened(opened, patience)
+            except BaseException:
+                opened.close()
+                raise
+        except (OSError, ValueError) as error:
+            raise OSError(refusal(self, error)) from error
+        opened.settimeout(timeout)
+        return opened
+
+    def _connect(self, host: str, port: int) -> bytes:
+        """Return the request to be connected to `host`:`port`. Raises ValueError for no name."""
+        place = f"{_in_url(host)}:{port}"
+        if not place.isprintable() or " " in place:
+            raise ValueError(f"{place[:80]!r}: is no name")
+        lines = [f"CONNECT {place} HTTP/1.0", f"Host: {place}"]
         if self.user is not None:
             access = base64.b64encode(f"{self.user}:{self.password}".encode())
-            headers["Proxy-Authorization"] = f"Basic {access.decode('ascii')}"
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=timeout)
-        try:
-            # Python encodes the name as ASCII; what is no ASCII has a form in it.
-            name = host if host.isascii() else host.encode("idna").decode("ascii")
-            connection.set_tunnel(_in_url(name), port, headers)
-            connection.connect()
-        except (OSError, http.client.HTTPException, UnicodeError) as error:
-            connection.close()
-            raise OSError(refusal(self, error)) from error
-        opened: socket.socket = connection.sock
-        connection.sock = None  # it is the caller's from now on
-        return opened
+            lines.append(f"Proxy-Authorization: Basic {access.decode('ascii')}")
+        return "\r\n".join((*lines, "", "")).encode("ascii")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +143,37 @@ def _parsed(proxy: str) -> HttpProxy:
     try:
         parts = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         host, port = parts.hostname, parts.port or _PORT
-    except ValueError as error:
-        raise ConfigError(f"{shown}: {error}") from error
+    except ValueError:
+        # Neither value nor error is quoted: where a port should be, a part of a password may be.
+        raise ConfigError(f"proxy setting: has no such port; expected {_FORM}") from None
     if parts.scheme != "http" or not host or parts.path.strip("/") or parts.query:
-        raise ConfigError(f"{shown}: expected http://[USER:PASSWORD@]HOST:PORT")
+        raise ConfigError(f"{shown}: expected {_FORM}")
     user = None if parts.username is None else unquote(parts.username)
     return HttpProxy(host, port, user, unquote(parts.password or ""))
+
+
+def _check_opened(link: socket.socket, patience: Patience) -> None:
+    """Read a proxy's answer, and no byte behind it. Raises OSError for any but 200."""
+    lines = _lines(link, patience)
+    first = next(lines)
+    if (status := _STATUS.match(first)) is None:
+        raise OSError(first or "closes the connection")
+    if status[1] != "200":
+        raise OSError(f"{status[1]} {(status[2] or '').strip()}")
+    while next(lines):
+        pass
+
+
+def _lines(link: socket.socket, patience: Patience) -> Iterator[str]:
+    """Yield the lines of an answer, then "" for ever. Raises OSError for too many bytes."""
+    line = bytearray()
+    for _ in range(_LONGEST_HEAD):
+        byte = patience.waited(link, partial(link.recv, 1))
+        line += byte
+        if byte in (b"\n", b""):
+            yield line.decode("latin-1").rstrip("\r\n")
+            line.clear()
+    raise OSError(f"answers with more than {_LONGEST_HEAD:,} bytes")
 
 
 def _names(entry: str, host: str, port: int) -> bool:
@@ -155,11 +194,10 @@ def _names(entry: str, host: str, port: int) -> bool:
 
 def refusal(proxy: HttpProxy | None, error: Exception) -> str:
     """Return in one line that `proxy` lets nobody through, for what a library says of it."""
-    text = printable(" ".join(str(error).split())[:_LONGEST]) or type(error).__name__
-    answer = text.removeprefix(_TUNNEL)
+    answer = printable(" ".join(str(error).split())[:_LONGEST]) or type(error).__name__
     where = "the proxy" if proxy is None else f"proxy {proxy.address}"
     if not re.match(r"\d{3}\b", answer):
-        return f"{where}: {text}"
+        return f"{where}: {answer}"
     if answer.startswith("407"):
         return f"{where}: asks for a user and a password, or for others than these ({answer})"
     return f"{where}: refuses to connect us ({answer})"

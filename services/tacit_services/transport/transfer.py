@@ -24,7 +24,7 @@ TRIES = 5  # times that a receiver asks in vain before it gives a model up
 class Transfer:
     """The sender's side of the transfer of one envelope.
 
-    Methods return the parts to be published now, as (number, payload) pairs: a payload is made when
+    Methods return the parts to be published now, as (number, payload) pairs. A payload is made when
     it is asked for, so that the first is on its way before the last exists.
     """
 
@@ -58,7 +58,7 @@ class Transfer:
         """Return the parts of `missing` that were never sent, as far as the window allows.
 
         lost: nothing that was sent before is under way any more, and this once parts may be sent
-        again. Otherwise no part is sent twice, whatever parts a receiver reports as missing.
+        again. Otherwise no part is sent twice, even if a receiver reports it as missing.
         """
         requested = dict.fromkeys(number for number in missing if 0 <= number < self.parts)
         if lost:
@@ -107,11 +107,11 @@ class Download:
         return self._assembler.received
 
     def add(self, payload: bytes, *, first: bool) -> wire.Whole | None:
-        """Take one part; returns the envelope once it is whole, else None.
+        """Take one part, and return the envelope once it is whole, else None.
 
-        `first`: the payload is a part 0. One that differs from part 0 of the model under
-        way begins another model, and the earlier is forgotten. Raises WireError for a part that
-        cannot be right; then the model under way is forgotten as well.
+        `first`: the payload is a part 0. One that differs from part 0 of the model under way begins
+        another model, and the earlier is forgotten. Raises WireError for a part that cannot be
+        right. Then the model under way is forgotten as well.
         """
         if first:
             head = hashlib.sha256(payload).digest()

@@ -1,1 +1,1 @@
-"""The loop over MQTT, outbox, rows and enrolment that edge, peer and party share."""
+"""What edge, peer and party share: the loop over MQTT, outbox, rows, enrolment."""

@@ -3,8 +3,11 @@
 Five edges on two processors would else be switched every few milliseconds, each evicting the
 others' working sets from the caches. Turns are bytes in a named pipe, one for each processor: an
 edge reads one, computes, and writes it back. An edge that got none in PATIENCE seconds goes on
-without, and writes one back all the same: it replaces the turn of an edge that was killed or
+without, and writes one back all the same. That replaces the turn of an edge that was killed or
 stopped while it had it.
+
+Edges that share one GPU take turns at a plain file instead: the edge that has its lock computes. A
+step there may be longer than any patience, so others wait. The lock ends with its process.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tacit import file_lock
 from tacit.errors import ConfigError
 
 PATIENCE = 1.0
@@ -38,20 +42,28 @@ def pipe(path: Path, count: int) -> Iterator[None]:
 
 
 class CpuTurns:
-    """This edge's end of the pipe at `path`; without one every turn is free."""
+    """This edge's end of the pipe or the file at `path`; without one every turn is free."""
 
     def __init__(self, path: Path | None) -> None:
-        """Raises ConfigError where there is no such pipe."""
+        """Raises ConfigError where there is no such pipe or file."""
         self._pipe: int | None = None
+        self._file: Path | None = None
         if path is None:
             return
-        if not path.is_fifo():
-            raise ConfigError(f"TACIT_TURNS={str(path)!r}: not a named pipe")
-        self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        if path.is_file():
+            self._file = path
+        elif path.is_fifo():
+            self._pipe = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        else:
+            raise ConfigError(f"TACIT_TURNS={str(path)!r}: not a named pipe, and not a file")
 
     @contextmanager
     def take(self) -> Iterator[None]:
-        """Hold a turn, or none after PATIENCE seconds."""
+        """Hold a turn: of a pipe, or none after PATIENCE seconds; of a file, its lock."""
+        if self._file is not None:
+            with file_lock.locked(self._file):
+                yield
+            return
         if self._pipe is None:
             yield
             return

@@ -7,6 +7,7 @@ reads its rows, so that nobody sees for how long.
 
 from __future__ import annotations
 
+import json
 import logging
 import ssl
 import threading
@@ -27,12 +28,17 @@ from tacit_services.enrollment import certificates
 from tacit_services.enrollment.authority import CERTIFICATE, KEY, RENEW_DAYS
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
+from tacit_services.transport import foreign_certificate
+from tacit_services.transport.address import is_https
+from tacit_services.transport.patient_http import content, patient_client
 from tacit_services.transport.proxy import DIRECT, Proxies, refusal
 from tacit_services.transport.tls import Tls, context_trusting
 
 log = logging.getLogger("tacit.edge")
 _SETTING = "TACIT_ENROLL_TOKEN_FILE"
 RETRY_CAP = 4.0  # seconds between two tries, at most
+_SECONDS = 10.0  # for a whole answer
+_MOST = 1 << 16  # bytes of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +73,63 @@ class EnrolmentServer:
         tries = 0
         while not stop.is_set():
             try:
-                return _post(self.url, csr, token, believed, self.proxies)
+                return self._post(csr, token, believed, stop)
             except ServiceError:
+                if stop.is_set():
+                    return None
                 if time.monotonic() > deadline:
                     raise
             tries += 1
             stop.wait(uniform(0.1, min(RETRY_CAP, 0.5 * 2**tries)))
         return None
 
+    def _post(
+        self,
+        csr: x509.CertificateSigningRequest,
+        token: str,
+        believed: ssl.SSLContext,
+        stop: threading.Event,
+    ) -> str:
+        """Return the certificate that is answered. Raises ConfigError, ServiceError."""
+        url = self.url
+        proxy = self.proxies.before(url)
+        try:
+            with (
+                patient_client(url, believed, _SECONDS, proxy=proxy, stop=stop) as client,
+                client.stream(
+                    "POST",
+                    "/v1/enroll",
+                    json={"csr": certificates.pem(csr).decode("ascii")},
+                    headers={"Authorization": f"Bearer {token}"},
+                ) as answer,
+            ):
+                body = content(answer, _MOST) or b""
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            raise ConfigError(f"TACIT_ENROLL_URL={url!r}: {error}") from error
+        except httpx.ProxyError as error:
+            raise ServiceError(f"enrolment at {url}: {refusal(proxy, error)}") from error
+        except httpx.TransportError as error:
+            raise ServiceError(f"enrolment at {url}: {error or type(error).__name__}") from error
+        return _certificate(url, answer, body)
+
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
     """The credentials of an identity at the broker, checked as far as this machine goes.
 
-    tls: files that settings name; None: there are none. server: where it enrols; None: nowhere.
+    tls: files that settings name, None if there are none. server: where it enrols, None if nowhere.
     """
 
     identity: Identity
     tls: Tls | None
     server: EnrolmentServer | None
+
+    @property
+    def key_file(self) -> Path | None:
+        """The file of the key of its certificate; None: it has no certificate."""
+        if self.server is not None:
+            return _own_files(self.server, self.identity).key
+        return None if self.tls is None else self.tls.key
 
     def obtain(self, stop: threading.Event) -> Tls | None:
         """Return them; None: plain. Enrols if there is a server and no certificate.
@@ -129,7 +173,7 @@ def _server(settings: EdgeSettings) -> EnrolmentServer | None:
     token_file = settings.enroll_token_file
     if url is None:
         return None
-    if not url.startswith("https://"):
+    if not is_https(url):
         raise ConfigError(f"TACIT_ENROLL_URL={url!r}: expected https://HOST:PORT")
     if ca is None or token_file is None:
         raise ConfigError(
@@ -237,52 +281,27 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
     return True
 
 
-def _post(
-    url: str,
-    csr: x509.CertificateSigningRequest,
-    token: str,
-    believed: ssl.SSLContext,
-    proxies: Proxies,
-) -> str:
-    body = {"csr": certificates.pem(csr).decode("ascii")}
-    proxy = proxies.before(url)
+def _certificate(url: str, answer: httpx.Response, body: bytes) -> str:
+    """Return the certificate of an answer. Raises ConfigError, ServiceError."""
     try:
-        with httpx.Client(
-            verify=believed, trust_env=False, timeout=10.0, proxy=proxies.url_before(url)
-        ) as client:
-            answer = client.post(
-                f"{url.rstrip('/')}/v1/enroll",
-                json=body,
-                headers={"Authorization": f"Bearer {token}"},
-            )
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-        raise ConfigError(f"TACIT_ENROLL_URL={url!r}: {error}") from error
-    except httpx.ProxyError as error:
-        raise ServiceError(f"enrolment at {url}: {refusal(proxy, error)}") from error
-    except httpx.TransportError as error:
-        raise ServiceError(f"enrolment at {url}: {error or type(error).__name__}") from error
-    if answer.is_success:
-        try:
-            return str(answer.json()["certificate"])
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        values = json.loads(body)
+        if answer.is_success:
+            return str(values["certificate"])
+        detail = str(values["detail"])[:300]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if answer.is_success:
             raise ServiceError(
                 f"enrolment at {url}: not a tacit enrolment server's answer"
             ) from error
+        detail = f"{answer.status_code}, not a tacit enrolment server's answer"
     if answer.is_server_error:
         raise ServiceError(f"enrolment at {url}: {answer.status_code}")
-    raise ConfigError(f"enrolment at {url} was refused: {_detail(answer)}")
-
-
-def _detail(answer: httpx.Response) -> str:
-    try:
-        return str(answer.json()["detail"])[:300]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return f"{answer.status_code}, not a tacit enrolment server's answer"
+    raise ConfigError(f"enrolment at {url} was refused: {detail}")
 
 
 def _keep(answer: str, key: certificates.Key, tls: Tls, url: str) -> None:
     try:
-        certificate = x509.load_pem_x509_certificate(answer.encode("ascii"))
+        certificate = foreign_certificate.read_pem(answer)
         fits = _fits(certificate, key, tls.ca)
     except ValueError as error:
         raise ServiceError(f"enrolment at {url}: the answer holds no certificate") from error

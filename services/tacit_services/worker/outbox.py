@@ -4,7 +4,7 @@ A retry sends the same bytes, so it costs no privacy. Messages leave one at a ti
 next is sent only when the last has its receipt.
 
 `Outbox` has `put` (store a message with the charge of the next task), `oldest` (what to send) and
-`done` (its receipt has come); below are how messages are read again after a restart, and the files.
+`done` (its receipt has come). Below are the reading of messages after a restart, and the files.
 Messages lie in the ledger's file, by their identity and run. An envelope above LARGE bytes has a
 file of its own in the identity's folder, which is durable before the commit of its SHA-256.
 
@@ -36,6 +36,7 @@ from tacit.privacy.ledger.chain import Charge
 from tacit.protocol import wire
 from tacit.protocol._pb import wire_pb2 as pb
 from tacit_services.disk import files
+from tacit_services.statements.accepted_messages import AcceptedMessages
 
 log = logging.getLogger("tacit.edge")
 LARGE = 256 * 1024  # bytes
@@ -44,6 +45,12 @@ _KEEP_SENDER = """
 INSERT INTO sender VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (owner, run) DO UPDATE SET
     seq = excluded.seq, receipt = excluded.receipt, proof = excluded.proof,
     state = COALESCE(excluded.state, state)
+"""
+_ACCEPTED = """
+CREATE TABLE IF NOT EXISTS accepted (
+    owner BLOB NOT NULL, run TEXT NOT NULL, count INTEGER NOT NULL, last INTEGER NOT NULL,
+    head BLOB NOT NULL, PRIMARY KEY (owner, run)
+) WITHOUT ROWID
 """
 StoredEnvelope = bytes | mmap.mmap
 EnvelopePieces = Sequence[bytes | memoryview]  # of an envelope, one after the other
@@ -74,13 +81,30 @@ class Outbox:
         self._large = large
         self._disk = disk or files.Disk()
         self._finished: list[int] = []
+        self._digests: dict[int, bytes] = {}  # of messages that lack a receipt
+        self._unanswered: dict[int, bytes] = {}  # of those that were given up without one
+        self._accepted_table = False  # whether this process has seen to its table
         self._alone: set[int] = set()  # messages with a file of their own
         try:
             self._last, self._receipt = self._sender()
+            self._accepted = self._stored_accepted()
             self._pending = self._read()
             self._sweep()
         except (sqlite3.Error, OSError) as error:
             raise PrivacyError(f"outbox of run {run}: {error}") from error
+
+    @property
+    def accepted(self) -> AcceptedMessages:
+        """The messages of this run that have a receipt which says that it has them."""
+        return self._accepted
+
+    @property
+    def unanswered(self) -> dict[int, bytes]:
+        """The numbers and SHA-256 of messages without a receipt: the run may have them.
+
+        They wait for one, as where the owner ends the worker, or were given up.
+        """
+        return self._unanswered | self._digests
 
     @property
     def receipt(self) -> pb.Held | None:
@@ -133,6 +157,7 @@ class Outbox:
         except (sqlite3.Error, OSError) as error:
             run = self._key[1]
             raise PrivacyError(f"outbox of run {run}: {error}; the update was not sent") from error
+        self._digests[seq] = digest
         self._committed(seq, inline)
 
     def state(self) -> bytes | None:
@@ -153,12 +178,25 @@ class Outbox:
             return seq, envelope
         return None
 
-    def done(self, seq: int) -> bool:
-        """Remove a message that has a final receipt; False if it was removed before."""
+    def done(self, seq: int, *, accepted: bool = False) -> bool:
+        """Remove a message that has a final receipt; False if it was removed before.
+
+        accepted: whether the receipt says that the run has it. That is on disk no later than the
+        message's removal.
+        """
         if self._pending.pop(seq, None) is None:
             return False
         self._finished.append(seq)
+        digest = self._digests.pop(seq)
+        if accepted:
+            self._accepted = self._accepted.then(seq, digest)
         return True
+
+    def give_up(self) -> None:
+        """Remove all messages that have no receipt, as the run is over."""
+        for seq in list(self._pending):
+            self._unanswered[seq] = self._digests[seq]
+            self.done(seq)
 
     def settle(self) -> None:
         """Delete what has a final receipt now, for a process that ends without another message.
@@ -172,6 +210,14 @@ class Outbox:
             raise PrivacyError(f"outbox of run {self._key[1]}: {error}") from error
 
     def _delete_finished(self, db: sqlite3.Connection) -> None:
+        if not self._finished:
+            return
+        if not self._accepted_table:
+            db.execute(_ACCEPTED)
+            self._accepted_table = True
+        accepted = self._accepted
+        row = (*self._key, accepted.count, accepted.last, accepted.head)
+        db.execute("INSERT OR REPLACE INTO accepted VALUES (?, ?, ?, ?, ?)", row)
         delete = "DELETE FROM message WHERE owner = ? AND run = ? AND seq = ?"
         db.executemany(delete, [(*self._key, number) for number in self._finished])
 
@@ -208,6 +254,15 @@ class Outbox:
             return seq, None if receipt is None else pb.Held(seq=receipt, proof=proof)
         return 0, None
 
+    def _stored_accepted(self) -> AcceptedMessages:
+        (table,) = self._ledger.read("SELECT count(*) FROM sqlite_master WHERE name = 'accepted'")
+        if not table[0]:
+            return AcceptedMessages()
+        query = "SELECT count, last, head FROM accepted WHERE owner = ? AND run = ?"
+        for row in self._ledger.read(query, *self._key):
+            return AcceptedMessages(*row)
+        return AcceptedMessages()
+
     def _read(self) -> dict[int, StoredEnvelope]:
         pending: dict[int, StoredEnvelope] = {}
         query = "SELECT seq, digest, envelope FROM message WHERE owner = ? AND run = ? ORDER BY seq"
@@ -229,6 +284,7 @@ class Outbox:
                 )
             else:
                 pending[seq] = content
+                self._digests[seq] = digest
         return pending
 
     def _sweep(self) -> None:

@@ -1,18 +1,18 @@
 """The delay of a push: it leaves at a fixed public time D after its model came.
 
 An edge that computes only the rows it drew takes longer for more of them, and their number is
-secret; the steps of a user's module may take longer for one row than for another. So every private
+secret. The steps of a user's module may take longer for one row than for another. So every private
 push is made durable and held back until D, which is longer than the longest draw takes. One that is
 not ready leaves at the next whole multiple of D, and tells that the machine was late, which under
 load is likelier with more rows.
 
-So late pushes are made rare: each makes D a quarter longer, and only while many pushes in a row are
-not late, it goes back towards what was measured. It grows to _TIMES what was measured, and a public
-number of seconds: a push that is late then leaves at a further multiple. Who reads the wire has
+So late pushes are made rare: each makes D a quarter longer. Only while many pushes in a row are not
+late, D goes back towards what was measured. It grows to _TIMES what was measured, and a public
+number of seconds. A push that is late then leaves at a further multiple. Who reads the wire has
 seen which were late. D is measured on public random rows when the first model comes, which all
 edges get at once: so they measure together. Edges whose identities lie in one folder, as on one
-machine, all take the longest of theirs, at the start and later: D is fixed when a model comes, by
-what has left before. What this hides is measured, not proven (docs/privacy.md, "Time").
+machine, all take the longest of theirs, at the start and later. D is fixed when a model comes, by
+the pushes that have left before. What this hides is measured, not proven (docs/privacy.md, "Time").
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tacit import file_lock, regular_file
+from tacit.algorithms.base.edge import EdgeRole
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.chain import Charge
 from tacit_services.disk import files
@@ -154,22 +155,44 @@ def no_delay() -> ReleaseDelay:
 
 
 def of_edge(role: Worker, turns: CpuTurns, folder: Path, run: str) -> ReleaseDelay:
-    """Return the delay of an edge's pushes; there is none where they are not private.
+    """Return the delay of an edge's pushes, none if they are not private.
 
-    folder: its identity's, where pushes are made durable; beside it lie those of the other edges of
+    folder: its identity's, where pushes are made durable. Beside it lie those of the other edges of
     `run` on this machine.
     """
     if not role.releaser.plan.private:
         return no_delay()
     meeting = Meeting(folder.parent / "delays" / run, role.edge)
+    return _agreed(meeting, role.edge, role.rehearsals, role.push_size, turns, folder, "push")
+
+
+def of_looks(role: EdgeRole, turns: CpuTurns, folder: Path, run: str) -> ReleaseDelay:
+    """Return the delay of an edge's answers to looks; arguments as of `of_edge`."""
+    judge = role.judge
+    if judge is None:
+        return no_delay()
+    meeting = Meeting(folder.parent / "delays" / f"{run}.looks", role.edge)
+    return _agreed(meeting, role.edge, judge.rehearsals, judge.width, turns, folder, "judgement")
+
+
+def _agreed(
+    meeting: Meeting,
+    edge: str,
+    rehearsals: Callable[[], Iterable[Callable[[], None]]],
+    size: int,
+    turns: CpuTurns,
+    folder: Path,
+    what: str,
+) -> ReleaseDelay:
+    """Return the delay of messages of `size` numbers, whose work is that of `rehearsals`."""
 
     def measure() -> float:
         meeting.begin()
-        work, seconds = slowest(role.rehearsals())
+        work, seconds = slowest(rehearsals())
         trials = max(FEWEST, min(TRIALS, int(_MOST_SECONDS / seconds)))
-        own_seconds = measured(work, turns, folder / "delay.trial", 4 * role.push_size, trials)
+        own_seconds = measured(work, turns, folder / "delay.trial", 4 * size, trials)
         delay = meeting.longest(own_seconds)
-        log.info("%s: a push leaves %.1f ms after its model came", role.edge, 1000 * delay)
+        log.info("%s: a %s leaves %.1f ms after its model came", edge, what, 1000 * delay)
         return delay
 
     return ReleaseDelay(measure, meeting.agreed)

@@ -20,6 +20,7 @@ from tacit.privacy.ledger import Ledger
 from tacit_services.identity import lineage, own_ledgers
 from tacit_services.identity.folder import Identities, Identity
 from tacit_services.identity.ledger_place import LedgerPlace
+from tacit_services.identity.lineage import LedgerUse
 from tacit_services.settings import EdgeSettings, data_home
 from tacit_services.transport.proxy import DIRECT, Proxies
 from tacit_services.worker import told_veto
@@ -61,23 +62,24 @@ class WorkerResources:
     broker: Broker
 
 
-LedgerOpener = Callable[[Source, Identity], AbstractContextManager[Ledger]]
+LedgerOpener = Callable[[Source, Identity, LedgerUse], AbstractContextManager[Ledger]]
 
 
 @contextmanager
-def ledger_of(source: Source, identity: Identity) -> Iterator[Ledger]:
-    """Yield the ledger of this identity's data.
+def ledger_of(source: Source, identity: Identity, use: LedgerUse) -> Iterator[Ledger]:
+    """Yield the ledger of this identity's data; use: what is charged.
 
-    It is the one that is named for the identity (TACIT_LEDGER), else of own data the one in the
-    user's data folder, and of published data the identity's own. Raises PrivacyError, and of own
-    data ConfigError and DataError.
+    It is the ledger that TACIT_LEDGER names for the identity. Otherwise own data has the one in the
+    user's data folder, and published data the identity's own. Raises PrivacyError, and of own data
+    ConfigError and DataError.
     """
     if identity.ledger:
         owned = None
     else:
         owned = source.owned(identity.number)
     if owned is None:
-        with lineage.ledger(identity, identity.ledger_place, source.name) as ledger:
+        place = identity.ledger_place
+        with lineage.ledger(identity, place, source.name, use) as ledger:
             yield ledger
         return
     with own_ledgers.opened(owned, identity.number, data_home()) as location:
@@ -91,7 +93,8 @@ def ledger_of(source: Source, identity: Identity) -> Iterator[Ledger]:
             log.info("the ledger of %s continues", location.continues)
         for apart in location.apart:
             log.warning("%s", apart)
-        with lineage.ledger(identity, LedgerPlace(location.path), location.dataset) as ledger:
+        place = LedgerPlace(location.path)
+        with lineage.ledger(identity, place, location.dataset, use) as ledger:
             yield ledger
 
 
@@ -135,8 +138,12 @@ def worker_resources(
                 credentials,
                 settings.proxies(),
             )
+            use = LedgerUse(
+                None if definition.ask is None else settings.run_id,
+                None if definition.judging is None else settings.run_id,
+            )
             with (
-                ledger(definition.source, identity) as opened,
+                ledger(definition.source, identity, use) as opened,
                 closing(CpuTurns(settings.turns)) as turns,
             ):
                 run = settings.run_id

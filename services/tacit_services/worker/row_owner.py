@@ -12,14 +12,18 @@ from typing import Any
 
 import torch
 
+from tacit import rounding
 from tacit.algorithms import registry
 from tacit.algorithms.base.edge import EdgeRole
 from tacit.config import RunFile
 from tacit.config.algorithm_contract import WorkerKind
 from tacit.config.definition import Definition
-from tacit.errors import ConfigError
+from tacit.datasets.held_out import UnitSplit
+from tacit.errors import ConfigError, PolicyForbids
 from tacit.kernels.loading import described
 from tacit.models import Model
+from tacit.privacy.accounting import epsilon_pld
+from tacit.privacy.accounting.history import UnitSide
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.noise.randomness import Random
 from tacit.privacy.plan import Plan
@@ -27,8 +31,10 @@ from tacit.privacy.private_sum.denormals import flush_pool
 from tacit.privacy.release import Releaser
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings, load_policy
+from tacit_services.worker import last_statement
 from tacit_services.worker.contract import LoopSettings
 from tacit_services.worker.device import tried
+from tacit_services.worker.last_statement import StatedAnswers, no_consents
 from tacit_services.worker.loop import WorkerLoop
 from tacit_services.worker.resources import (
     LedgerOpener,
@@ -64,11 +70,35 @@ class RowOwner:
         Raises ConfigError, DataError, PrivacyError.
         """
         device = tried(self.device)
-        part = definition.source.edge(identity.number, self.data, identity.path)
+        split, side = _split(definition, ledger)
+        part = definition.source.edge(identity.number, self.data, identity.path, split)
         plan = self.plan(definition, identity.number, part.most)
-        releaser = Releaser(plan, ledger, Random())
+        releaser = Releaser(plan, ledger, Random(), side=side)
+        self._bound(releaser)
         arguments = definition, identity.edge, part.rows, model, releaser, device
-        return registry.edge(*arguments, rows_alone=self.rows_alone)
+        role = registry.edge(*arguments, rows_alone=self.rows_alone, held_out=part.held_out)
+        if role.judge is not None:
+            self._bound(role.judge.releaser)
+        return role
+
+    def _bound(self, releaser: Releaser) -> None:
+        """Let an owner's lifetime bound what questions, looks and training come to together.
+
+        In a federation the ledger does, by a filter. Raises PolicyForbids where it pays for nothing
+        of a run that has not begun.
+        """
+        owners = load_policy(self.policy)
+        lifetime = owners.lifetime_epsilon
+        if lifetime is None or releaser.ledger.shared:
+            return
+        releaser.bound(lifetime, owners.lifetime_delta)
+        if releaser.releases_left == 0 and not releaser.has_begun:
+            spent = epsilon_pld(releaser.ledger.history(), owners.lifetime_delta)
+            raise PolicyForbids(
+                f"policy lifetime_epsilon={lifetime:g}: ε = {rounding.epsilon(spent)} of it is "
+                "spent, and the run's next release would pass it; this edge does not take part",
+                "lifetime_epsilon",
+            )
 
     def plan(self, definition: Definition[Any], number: int, most: int = 0) -> Plan:
         """Return the plan of worker `number`, which has `most` rows at most.
@@ -76,7 +106,10 @@ class RowOwner:
         Raises PrivacyError where the owner's policy forbids it, ConfigError for what is no policy.
         """
         plan = definition.plans.plan(number, most)
-        load_policy(self.policy).check(plan, definition.algorithm.name, definition.model.name)
+        owners = load_policy(self.policy)
+        owners.check(plan, definition.algorithm.name, definition.model.name)
+        owners.check_questions(definition.question_kinds)
+        owners.check_looks(definition.looks_plan)
         return plan
 
     def allow_alone(self, definition: Definition[Any], number: int) -> None:
@@ -86,8 +119,22 @@ class RowOwner:
         """
         owners = load_policy(self.policy)
         owners.check_alone(self.plan(definition, number))
+        if definition.looks_plan is not None:
+            owners.check_alone(definition.looks_plan)
         if idle := owners.idle_alone:
             log.info("policy %s: hold in a federation only, and this is none", ", ".join(idle))
+
+
+def _split(definition: Definition[Any], ledger: Ledger) -> tuple[UnitSplit | None, UnitSide]:
+    """Return how the ledger's data holds rows out, and the side that training is charged to.
+
+    Raises PrivacyError where the ledger holds out another share, or knows rows by other columns.
+    """
+    if definition.judging is None:
+        return None, "both"
+    share = definition.judging.held_out
+    key = ledger.split(share, definition.source.row_view)
+    return UnitSplit(key, share), "training"
 
 
 def work(
@@ -96,11 +143,12 @@ def work(
     loops: Loops,
     run: RunFile | None = None,
     ledger: LedgerOpener = ledger_of,
+    consents: StatedAnswers = no_consents,
 ) -> None:
     """Run one `worker`, whose loop is of `loops`, to its end. Raises TacitError.
 
     run: of a federation, with the member's own rows; None: the run file that `settings` name.
-    ledger: opens what is charged.
+    ledger: opens what is charged. consents: the owner's answers, for the statement at the end.
     """
     stop = stopping()
     torch.set_num_threads(settings.threads)
@@ -127,3 +175,4 @@ def work(
         needs = loop_settings(settings, definition, model, model.size, resources.identity.number)
         with loops(role, resources, needs) as loop:
             serve(loop, stop, resources)
+        last_statement.write(role, resources, definition, settings.policy, consents)

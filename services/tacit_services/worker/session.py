@@ -5,12 +5,12 @@
     task = session.take_task()
     session.post(role.on_message(task))  # durable first, then sent
 
-`State` names what a session waits for. Of `Session`, the first part is what the loop does with it
-(`take_task`, `post`, `send_when_due`, `retire`), the second what comes in (`receive`, by kind:
-receipt, announcement, model or halt), and the last how parts of a message go out.
+`State` names what a session waits for. The first part of `Session` is what the loop does with it
+(`take_task`, `post`, `send_when_due`, `retire`). The second is what comes in (`receive`, by kind:
+receipt, announcement, model or halt), and the last is how parts of a message go out.
 
 Guarantee: a message is durable in the outbox before it is sent, and leaves it only with its
-receipt. One message at a time lacks its receipt, and every retry sends the same bytes: so a lost
+receipt. One message at a time lacks its receipt, and every retry sends the same bytes. So a lost
 connection, or a restart of either side, costs neither an update nor privacy.
 """
 
@@ -37,6 +37,7 @@ from tacit_services.worker.unheard import Unheard
 
 log = logging.getLogger("tacit.edge")
 _FINAL = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE, pb.Receipt.STALE, pb.Receipt.REJECTED)
+_ACCEPTED = (pb.Receipt.ACCEPTED, pb.Receipt.DUPLICATE)  # the run has the message
 _MAX_PROOF = 64  # bytes
 MOST_BUSY = 60.0  # seconds that an aggregator may ask for
 IDLE_SECONDS = 60.0  # between two Hellos of an edge that is not given a task
@@ -200,8 +201,7 @@ class Session:
     def abandon(self) -> None:
         """Drop the task and all messages without a receipt, as the run is over."""
         self._task = None
-        while (pending := self.outbox.oldest()) is not None:
-            self.outbox.done(pending[0])
+        self.outbox.give_up()
 
     def reconnected(self) -> None:
         """Handle a connection that is up: after the first time, send again what has no receipt."""
@@ -298,7 +298,7 @@ class Session:
         if receipt.status == pb.Receipt.PARTIAL and self._upload is not None:
             self._send(self._upload.more(receipt.missing))
         elif receipt.status in _FINAL:
-            self.outbox.done(seq)
+            self.outbox.done(seq, accepted=receipt.status in _ACCEPTED)
             self._upload = None  # a large envelope is not held beside the model that comes now
             self._send_now()  # the next one, if any
             if receipt.status == pb.Receipt.REJECTED:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-from tacit.protocol.messages import Retired
+from tacit.protocol.messages import GlobalModel, Retired
 from tacit_services.transport.mqtt import Inbound
 from tacit_services.worker.computing import Computing
 from tacit_services.worker.contract import BrokerConnection, LoopSettings, Worker
@@ -43,9 +43,10 @@ class Tasks:
         delay: ReleaseDelay,
         *,
         serves: bool,
+        look_delay: ReleaseDelay | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """delay: for which pushes are held back.
+        """delay: for which pushes are held back. look_delay: answers to looks.
 
         serves: whether tasks are worked on after the run's end as well, until the budget is spent.
         """
@@ -54,6 +55,7 @@ class Tasks:
         self.role_state = role_state
         self._serves = serves
         self._delay = delay
+        self._look_delay = look_delay or no_delay()
         self._clock = clock
         self._complained_at = -math.inf
 
@@ -100,7 +102,9 @@ class Tasks:
         role = self._role
         task = session.take_task()
         refusals = role.refusals
-        arrival = self._delay.starting(session.task_came)
+        look = isinstance(task, GlobalModel) and task.look > 0
+        delay = self._look_delay if look else self._delay
+        arrival = delay.starting(session.task_came)
         steps = role.held_steps(task)
         with self._computing.turn(stop):
             outgoing = role.on_message(task)
@@ -113,15 +117,15 @@ class Tasks:
             if session.standing is Standing.REFUSING:
                 log.info("%s works again: a model that its policy allows", role.edge)
             session.set_standing(Standing.ONLINE)
-            session.post(outgoing, lambda: self._hold(arrival, steps, stop))
+            session.post(outgoing, lambda: self._hold(delay, arrival, steps, stop))
 
-    def _hold(self, arrival: float, steps: int, stop: threading.Event) -> None:
-        late = self._delay.late
-        self._delay.hold(arrival, steps, stop)
-        now = self._delay.late
+    def _hold(self, delay: ReleaseDelay, arrival: float, steps: int, stop: threading.Event) -> None:
+        late = delay.late
+        delay.hold(arrival, steps, stop)
+        now = delay.late
         if now > late and not now & (now - 1):  # the 1st, 2nd, 4th, 8th, …
             line = "%s: %d pushes were late so far, with a delay of %.1f ms"
-            log.info(line, self._role.edge, now, 1000 * self._delay.seconds)
+            log.info(line, self._role.edge, now, 1000 * delay.seconds)
 
     def _refuse(self, session: Session) -> None:
         """Say that a model is refused.
@@ -152,11 +156,12 @@ def task_loop(
     turns: CpuTurns,
     role_state: Callable[[], bytes | None] = nothing_kept,
     delay: ReleaseDelay | None = None,
+    look_delay: ReleaseDelay | None = None,
     *,
     serves: bool = False,
 ) -> WorkerLoop:
     """Return the loop of `role`, whose state, if it has one, is `role_state` with every message."""
-    policy = Tasks(
-        role, Computing(turns, settings.slowdown), role_state, delay or no_delay(), serves=serves
-    )
+    computing = Computing(turns, settings.slowdown)
+    pushes = delay or no_delay()
+    policy = Tasks(role, computing, role_state, pushes, serves=serves, look_delay=look_delay)
     return WorkerLoop(role, outbox, settings, Mailbox(), policy)

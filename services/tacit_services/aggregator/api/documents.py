@@ -122,6 +122,28 @@ class Slowest(_Document):
     releases: int
 
 
+class Noisy(_Document):
+    """A figure that noise leaves: its interval holds the exact one of these rows with 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Judged(_Document):
+    """The latest look at the rows that edges hold out: its first noisy figures."""
+
+    look: int
+    looks: int = Field(description="that the run has")
+    version: int = Field(description="of the model that was judged")
+    edges: int = Field(description="that have answered")
+    of: int
+    suppressed: bool = Field(description="the noise hides all figures: none of them is 0")
+    metrics: dict[str, Noisy]
+    best: int | None = Field(description="the look whose model is the best so far; null: none is")
+    epsilon: float = Field(description="of all looks together, on top of training's")
+
+
 class Status(_Document):
     """summary.json's keys but for the list of edges, with the run's state: 2 KB at most."""
 
@@ -165,6 +187,7 @@ class Status(_Document):
     schedule: Schedule
     slowest: Slowest | None
     privacy: PrivacyTotal
+    judged: Judged | None = Field(None, description="left out: no edge has answered a look")
     at: str = Field("", description="the server's time, UTC, when this was true")
     events: int = Field(0, description="the number of the newest event of /v1/log")
 
@@ -199,6 +222,68 @@ class RunEvent(_Document):
     text: str
 
 
+class QuestionAnswer(_Document):
+    """A figure that noise leaves: its interval holds the exact one with 95 %."""
+
+    value: float | None = Field(None, description="null where the noise hides it")
+    low: float | None = None
+    high: float | None = None
+    suppressed: bool | None = None
+    sampling: float | None = Field(
+        None, description="half of what chance in who the rows are of adds; not in the interval"
+    )
+
+
+class LabelledAnswer(QuestionAnswer):
+    """One of several answers to a question."""
+
+    label: str = Field(description="the cell, the share, or the value of a category")
+
+
+class QuestionAnswers(QuestionAnswer):
+    """The answers to one question: one, or `values`."""
+
+    question: str
+    values: list[LabelledAnswer] | None = None
+    edges: int = Field(description="that have answered")
+    of: int = Field(description="that were asked")
+    epsilon: float = Field(description="of each edge, for all questions together")
+    delta: float
+    unit: str
+
+
+class LookSpread(_Document):
+    """The edges' own figures. noise: the deviation that noise alone gives one of them."""
+
+    least: float
+    median: float
+    most: float
+    noise: float
+    edges: int
+
+
+class LookDocument(_Document):
+    """A look at the rows that edges hold out: noisy figures of the model of one version."""
+
+    look: int
+    looks: int = Field(description="that the run has")
+    version: int = Field(description="of the model that was judged")
+    edges: int = Field(description="that have answered")
+    of: int
+    suppressed: bool = Field(description="the noise hides all figures")
+    metrics: dict[str, Noisy]
+    beyond_constant: Noisy | None = Field(
+        None, description="how much better it is than always the same answer"
+    )
+    spread: LookSpread | None = None
+    reliability: list[dict[str, float]] | None = Field(
+        None, description="of each range of probabilities, the share that came true"
+    )
+    epsilon: float = Field(description="of all looks together, on top of training's")
+    held_out: float
+    best: bool = Field(description="its model is the best so far, by looks")
+
+
 class Layer(_Document):
     """One tensor of the weights file."""
 
@@ -218,6 +303,38 @@ class ModelInfo(_Document):
     clip: float
     state: str
     graph: bool = Field(False, description="/v1/model/graph and /v1/model/picture show its layers")
+    additive: bool = Field(
+        False, description="/v1/model/functions and /v1/model/functions/picture show its columns"
+    )
+
+
+class BinOfTerm(_Document):
+    """A bin of an additive model. rows: noisy; deviation: of what it adds, by the noise alone."""
+
+    low: float | None = Field(None, alias="from", description="null: of no number")
+    high: float | None = Field(None, alias="to", description="null: of no number")
+    value: str | None = Field(None, description="null: of a number")
+    added: list[float] = Field(description="to each of the outputs")
+    rows: float | None
+    deviation: float | None
+
+
+class ModelTerm(_Document):
+    """A term of an additive model, of one column, or of several together."""
+
+    columns: list[str]
+    importance: float | None = Field(description="how far it moves a row, on average")
+    by_noise: float | None = Field(description="how far noise alone would")
+    bins: list[BinOfTerm]
+
+
+class ModelFunctions(_Document):
+    """The functions of an additive model, with what noise makes of each bin."""
+
+    version: int
+    outputs: list[str]
+    terms: list[ModelTerm]
+    intercept: BinOfTerm
 
 
 class NetworkWeight(_Document):

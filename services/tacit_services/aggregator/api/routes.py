@@ -23,7 +23,9 @@ from tacit_services.aggregator.api.operator_routes import (
 from tacit_services.aggregator.api.run_routes import (
     edge_routes,
     event_routes,
+    look_routes,
     model_routes,
+    question_routes,
     run_routes,
 )
 from tacit_services.aggregator.api.view import View
@@ -85,7 +87,8 @@ def create_app(
     read = later | {"dependencies": [*may_read, Depends(recovered)]}
     read["responses"] = later["responses"] | refused
     app.include_router(run_routes(view, run_status), prefix="/v1", **read)
-    app.include_router(edge_routes(run_status), prefix="/v1", **read)
+    for shown in (question_routes, look_routes, edge_routes):
+        app.include_router(shown(run_status), prefix="/v1", **read)
     app.include_router(model_routes(view), prefix="/v1/model", **read)
     app.include_router(event_routes(view, operator), prefix="/v1", tags=["control"], **read)
     for routes in (beginning_routes, control_routes):

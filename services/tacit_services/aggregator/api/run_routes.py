@@ -35,6 +35,7 @@ DOWNLOADS = 8
 DOWNLOADS_EACH = 4
 SVG = "image/svg+xml"
 _NO_GRAPH = "the model of this run is no graph"
+_NO_FUNCTIONS = "the model of this run is not additive, or nothing is counted yet"
 # Opened by itself it loads nothing, and nothing in it runs.
 _OF_PICTURE = {
     "Cache-Control": "no-cache",
@@ -104,6 +105,36 @@ def run_routes(view: View, run_status: RunStatus) -> APIRouter:
     return router
 
 
+def question_routes(run_status: RunStatus) -> APIRouter:
+    """Return the route of a run that asks questions in the place of training."""
+    router = APIRouter(tags=["run"])
+
+    @router.get(
+        "/answers",
+        response_model=list[documents.QuestionAnswers],
+        summary="Answers to the run's questions so far; none where it trains",
+    )
+    def answers() -> Response:
+        return document(run_status.answers())
+
+    return router
+
+
+def look_routes(run_status: RunStatus) -> APIRouter:
+    """Return the route of a run that judges on rows which its edges hold out."""
+    router = APIRouter(tags=["run"])
+
+    @router.get(
+        "/looks",
+        response_model=list[documents.LookDocument],
+        summary="Looks at held-out rows so far; none where edges hold none out",
+    )
+    def looks() -> Response:
+        return document(run_status.looks())
+
+    return router
+
+
 def edge_routes(run_status: RunStatus) -> APIRouter:
     """Return the routes of the edges of a run: a page of them, or one."""
     router = APIRouter(tags=["run"])
@@ -165,11 +196,9 @@ def model_routes(view: View) -> APIRouter:
         responses=image | documented(404),
     )
     def drawing(request: Request) -> Response:
-        content = view.network_picture()
-        if content is None:
-            return problem(404, _NO_GRAPH)
-        return unless_known(request, Response(content, headers=_OF_PICTURE, media_type=SVG))
+        return _picture(request, view.network_picture(), _NO_GRAPH)
 
+    _add_functions(router, view, image)
     binary = {SAFETENSORS: {"schema": {"type": "string", "format": "binary"}}}
     answers: dict[int | str, dict[str, Any]] = {
         200: {"content": binary, "description": "The whole file; its ETag is its SHA-256"},
@@ -187,6 +216,36 @@ def model_routes(view: View) -> APIRouter:
         return partial(request, *view.file(), downloads)
 
     return router
+
+
+def _add_functions(router: APIRouter, view: View, image: dict[int | str, dict[str, Any]]) -> None:
+    """Add the routes of an additive model's functions. image: what answers with a picture."""
+
+    @router.get(
+        "/functions",
+        response_model=documents.ModelFunctions,
+        summary="The functions of an additive model, and their noise",
+        responses=documented(404),
+    )
+    def functions() -> Response:
+        shapes = view.functions()
+        return problem(404, _NO_FUNCTIONS) if shapes is None else document(shapes)
+
+    @router.get(
+        "/functions/picture",
+        response_class=Response,
+        summary="The functions of an additive model as SVG",
+        responses=image | documented(404),
+    )
+    def functions_drawing(request: Request) -> Response:
+        return _picture(request, view.functions_picture(), _NO_FUNCTIONS)
+
+
+def _picture(request: Request, content: bytes | None, missing: str) -> Response:
+    """Return an SVG, or 404 with why there is none."""
+    if content is None:
+        return problem(404, missing)
+    return unless_known(request, Response(content, headers=_OF_PICTURE, media_type=SVG))
 
 
 def event_routes(view: View, operator: Operator) -> APIRouter:

@@ -13,6 +13,7 @@ from torch import Tensor
 from tacit.graphs.graph_facts import GraphFacts, document_of, facts_of_checked
 from tacit.graphs.graph_picture import picture
 from tacit.models import Model
+from tacit.models.additive import AdditiveModel
 from tacit.models.graph.graph_model import GraphModel
 from tacit_services.aggregator.reading import RunReading
 from tacit_services.aggregator.reporting.run_status import RunStatus
@@ -108,7 +109,16 @@ class View:
             "clip": file.clip,
             "state": reading.state,
             "graph": self._layers is not None,
+            "additive": isinstance(model, AdditiveModel),
         }
+
+    def functions(self) -> dict[str, Any] | None:
+        """Return the functions of an additive model; None: there are none yet, or ever."""
+        return self._run_status.functions.document(self._run_status.reading())
+
+    def functions_picture(self) -> bytes | None:
+        """Return the functions as an SVG file; None: there are none yet, or ever."""
+        return self._run_status.functions.picture(self._run_status.reading())
 
     def network(self) -> dict[str, Any] | None:
         """Return a graph's layers; None: the model is no graph."""

@@ -51,7 +51,7 @@ class BaseVersions:
 
     Staleness is measured from `base_version`, which the edge states itself; MAPA, AUDP and ASGD
     slow down by the largest recent staleness. But an edge has only one message without a receipt at
-    a time, so it works on a model that was sent no earlier than when its last but one message was
+    a time. So it works on a model that was sent no earlier than when its last but one message was
     accepted. An older version cannot be true. So an edge may be slow, but cannot pretend to be.
     """
 
@@ -112,7 +112,7 @@ class NoEndCheck(EndClaims):
 class ControlMessages:
     """The allowance of bytes of each edge for messages without a tensor: Hello, Retired, Want.
 
-    An update costs an edge some of its budget; a Hello of a megabyte costs it nothing, takes as
+    An update costs an edge some of its budget. A Hello of a megabyte costs it nothing, takes as
     long to read, and is in the journal and its file for ever. So every edge has an allowance of
     such bytes to be read, counted before decoding, and a smaller one of those to be kept. No honest
     edge comes near.

@@ -143,12 +143,12 @@ def norm_bound(
     long as an honest one cannot be told from it: the noise that protects the data hides the poison,
     too (docs/privacy.md).
 
-    clip: C; batch: L > 0; noise of standard deviation z·C in each of `size` coordinates. The sum
-    has norm C·B at most, with B examples in a Poisson batch of mean factor·L or less; with t =
-    ln(2/false_alarm), B <= m + sqrt(2mt) + t/3 (Bernstein, m = factor·L) and ||noise|| <=
-    zC(sqrt(d) + sqrt(2t)) (Gaussian concentration; Hsu, Kakade, Zhang 2012 for the discrete
-    Gaussian), each but with probability false_alarm/2. The triangle inequality holds whatever the
-    data is, so this is no assumption about gradients.
+    clip: C. batch: L > 0. The noise has standard deviation z·C in each of `size` coordinates. The
+    sum has norm C·B at most, with B examples in a Poisson batch of mean factor·L or less. Let t =
+    ln(2/false_alarm) and m = factor·L. Then B <= m + sqrt(2mt) + t/3 (Bernstein), and ||noise|| <=
+    zC(sqrt(d) + sqrt(2t)), by Gaussian concentration. (For the discrete Gaussian: Hsu, Kakade,
+    Zhang 2012.) Each holds except with probability false_alarm/2. The triangle inequality holds for
+    all data, so this is no assumption about gradients.
     """
     t = math.log(2 / false_alarm)
     mean = factor * batch

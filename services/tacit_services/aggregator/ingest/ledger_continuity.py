@@ -1,8 +1,8 @@
 """The check that an edge's ledger continues from where it was last seen: no rollback, no fork.
 
 A ledger's own chain cannot show that an older copy of the file was put back, or that two copies are
-in use. The aggregator, which keeps the furthest (count, head), can: every message of an edge
-reports where its ledger stands, the furthest is kept in the store with the message, over all runs,
+in use. The aggregator, which keeps the furthest (count, head), can. Every message of an edge
+reports its ledger's position. The furthest is kept in the store with the message, over all runs,
 and a message from before it is refused. The edge then stops.
 """
 

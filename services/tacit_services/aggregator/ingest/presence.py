@@ -44,9 +44,9 @@ def all_but(run: str, names: Set[str], flooding: Set[str]) -> list[str]:
     """Return the topics to subscribe to in a run of these `names`.
 
     Edges that are `flooding` are left out ("": senders with other names). It is one wildcard until
-    an edge floods; then all others by name, which are all that the run may have, so a newcomer is
-    heard as soon as it connects. A message without a subscriber costs the broker a read and an
-    acknowledgement, and the aggregator nothing.
+    an edge floods. Then it is all others by name. These are all that the run may have, so a
+    newcomer is received as soon as it connects. A message without a subscriber costs the broker a
+    read and an acknowledgement, and the aggregator nothing.
     """
     if not flooding:
         return everybody(run)

@@ -27,9 +27,9 @@ class _Staged:
 class Staging:
     """The hand-over of parts of a large message, whose end then need not wait for its beginning.
 
-    Only of edges whose latest update was accepted, and that have not given up what was here of them
-    since: so what the store takes in for nothing is one update for each that it keeps, at most. One
-    message of an edge is here at a time.
+    It is only for edges whose latest update was accepted, and that have not given up a message here
+    since. So the store takes in for nothing at most one update for each that it keeps. One message
+    of an edge is here at a time.
     """
 
     def __init__(self, store: Store, *, allowed: bool) -> None:

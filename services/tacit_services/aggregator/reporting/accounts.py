@@ -1,11 +1,11 @@
 """The ε of what each edge has released, for all who ask during a run.
 
 A composition takes 10 to 100 ms, which training would miss at every status. So ε is that of exactly
-what was released where it is known or much time is saved up; else an upper bound (`ahead`), a fine
-one where there is some time, which the next questions find; each number is marked as one or the
-other. What has not changed is not looked at again, and of edges that release alike the one that has
-released most stands for all. With many edges nobody who asks waits for the exact number: a thread
-composes it, and the next bound before an edge comes to it.
+what was released, if it is known or much time is saved up. Otherwise it is an upper bound
+(`ahead`), a fine one if there is some time, which the next questions find. Each number is marked as
+one or the other. Numbers that have not changed are not computed again, and the edge that has
+released most stands for all that release alike. With many edges nobody who asks waits for the exact
+number: a thread composes it, and the next bound before an edge comes to it.
 """
 
 from __future__ import annotations
@@ -142,10 +142,10 @@ class Accounts:
         return Spending(record, spent, more != history)
 
     def _at_most(self, history: History, budget: float, *, steady: bool = False) -> History:
-        """Return the history itself where its ε is known, or there is time; else a little more.
+        """Return the history itself if its ε is known or there is time, else a little more.
 
-        A little more is rounded up, so that there are few; it is the history itself where that
-        would be above the budget.
+        A little more is rounded up, so that there are few. It is the history itself if that would
+        be above the budget.
         """
         if not steady and self._is_known(history, MUCH):
             return history
@@ -296,8 +296,8 @@ def _most(spenders: Iterable[_Spender]) -> list[_Spender]:
 def ahead(history: History, bits: int = ROUGHER[0]) -> History:
     """Round every count up to `bits` significant bits: a little more than was spent, never less.
 
-    Composing takes up to 100 ms, time that training would miss; so it is done for eight counts an
-    octave, or 64 where there is time, and each result serves every edge until its count passes it.
+    Composing takes up to 100 ms, time that training would miss. So it is done for eight counts an
+    octave, or 64 if there is time. Each result serves every edge until its count passes it.
     """
     return tuple(replace(row, count=_rounded_up(row.count, bits)) for row in history)
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tacit.algorithms.base.looks import Looks
 from tacit.algorithms.base.model_average import ModelAverage
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
@@ -21,6 +22,7 @@ from tacit.models import Model
 from tacit.models.answers import MetricInputs
 from tacit.models.building import answers
 from tacit.models.calibration import Calibration, calibration
+from tacit_services.aggregator.reporting.best_model import BEST
 from tacit_services.aggregator.reporting.early_stop import EarlyStop
 from tacit_services.disk import files
 from tacit_services.journal.weights import Weights
@@ -35,14 +37,15 @@ class OtherModels:
 
     average: ModelAverage | None = None
     early_stop: EarlyStop | None = None
+    looks: Looks | None = None
 
     def write(
         self, folder: Path, definition: Definition[Any], model: Model, test: Dataset | None
     ) -> dict[str, Any]:
-        """Write the average into `folder`; return summary's `models`.
+        """Write the average into `folder`, and the best by looks; return summary's `models`.
 
-        The best lies among the results already. test: the whole public test set, on which each is
-        measured. Raises OSError.
+        The best by a public test set lies among the results already. test: the whole public test
+        set, on which each is measured. Raises OSError.
         """
         entries = {}
         for name, path, facts, params in self._models(folder, model):
@@ -61,6 +64,10 @@ class OtherModels:
         if self.early_stop is not None and (best := self.early_stop.best.read()) is not None:
             evaluation, params = best
             yield "best", self.early_stop.best.path, {"version": evaluation.version}, params
+        elif self.looks is not None and (judged := self.looks.best()) is not None:
+            look, params = judged
+            files.write_pieces(folder / BEST, Weights(model, params).pieces, None)
+            yield "best", folder / BEST, {"version": look.version, "look": look.number}, params
 
 
 def on_test(

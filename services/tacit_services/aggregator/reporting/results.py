@@ -17,13 +17,16 @@ from tacit import regular_file
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset
 from tacit.errors import ServiceError
+from tacit.exported.model_folder import FUNCTIONS
 from tacit.models import Model, best_constant
 from tacit.models.metrics import constant_errors
 from tacit_services.aggregator.reporting import run_picture
 from tacit_services.aggregator.reporting.best_model import BEST
 from tacit_services.aggregator.reporting.end_reasons import NO_BETTER
 from tacit_services.aggregator.reporting.other_models import AVERAGED, OtherModels, calibrated
+from tacit_services.aggregator.reporting.run_answers import FILE as ANSWERS
 from tacit_services.aggregator.reporting.run_events import FILE as EVENTS
+from tacit_services.aggregator.reporting.run_looks import FILE as LOOKS
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.disk import files
 from tacit_services.journal.weights import Weights
@@ -41,6 +44,9 @@ FILES = (
     "definition.json",
     AVERAGED,
     BEST,
+    ANSWERS,
+    LOOKS,
+    FUNCTIONS,
 )
 DEFINITION_FORMAT = 1  # of definition.json
 
@@ -115,9 +121,16 @@ def _write(
             status["calibration"] = finite(asdict(believed))
     if models := others.write(folder, definition, model, test):
         status["models"] = finite(models)
+    if answers := run_status.answers(reading):
+        status["answers"] = answers
+        _dump(folder / ANSWERS, answers)
+    if looks := run_status.looks(reading):
+        status["looks"] = looks
+        _dump(folder / LOOKS, looks)
     if reading.reason.startswith(NO_BETTER):
         status["unspent"] = _unspent(status["privacy"])
     file = Weights(model, reading.params)
+    _write_functions(folder, run_status.functions.document(reading))
     status["model_sha256"] = file.sha256()  # that of model.safetensors
     files.write_pieces(folder / "model.safetensors", file.pieces, None)
     _dump(folder / "ledger.json", status["privacy"])
@@ -126,6 +139,11 @@ def _write(
     classes = definition.source.target.names
     run_picture.plot(folder / "plot.png", status, finite(run_status.series), classes)
     _dump(folder / _SUMMARY, status)
+
+
+def _write_functions(folder: Path, shapes: dict[str, Any] | None) -> None:
+    if shapes is not None:
+        _dump(folder / FUNCTIONS, shapes)
 
 
 def _unspent(privacy: dict[str, Any]) -> dict[str, float]:

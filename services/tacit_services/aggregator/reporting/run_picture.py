@@ -47,7 +47,10 @@ def drawn(status: dict[str, Any], series: Series, classes: Sequence[str] = ()) -
     axes = figure.subplots(1, parts)
     if calibration is not None:
         _reliability(axes[4], calibration, _whose_probability(classes))
-    _measured(axes[0], series)
+    if looks := _seen(status, series):
+        _judged(axes[0], looks)
+    else:
+        _measured(axes[0], series)
     _line(axes[1], series, "clip", ORANGE, "clip norm C", drawstyle="steps-post", marker="")
     axes[1].set_ylim(bottom=0)
     _spent(axes[2], status, series)
@@ -80,6 +83,27 @@ def _measured(axis: Any, series: Series) -> None:
     values = [point["shown"] for point in points if point["shown"] is not None]
     if values and min(values) > 0 and max(values) / min(values) > _LOG_FROM:
         axis.set_yscale("log")
+
+
+def _seen(status: dict[str, Any], series: Series) -> list[dict[str, Any]]:
+    """Return the looks with a figure, where no public test set has one; the others draw nothing."""
+    if series:
+        return []
+    return [look for look in status.get("looks", []) if look["metrics"]]
+
+
+def _judged(axis: Any, looks: list[dict[str, Any]]) -> None:
+    """Draw the first figure of each look, with the interval that the noise leaves."""
+    name = next(iter(looks[0]["metrics"]))
+    seen = [look for look in looks if name in look["metrics"]]
+    figures = [look["metrics"][name] for look in seen]
+    below = [each["value"] - each["low"] for each in figures]
+    above = [each["high"] - each["value"] for each in figures]
+    versions = [look["version"] for look in seen]
+    values = [each["value"] for each in figures]
+    axis.errorbar(versions, values, (below, above), color=BLUE, marker="o", markersize=3, capsize=3)
+    axis.set(xlabel="updates applied", ylabel=f"{name}, judged at the edges (95 %)")
+    axis.grid(alpha=0.3)
 
 
 def _spent(axis: Any, status: dict[str, Any], series: Series) -> None:
@@ -168,6 +192,18 @@ def _line(axis: Any, series: Series, key: str, colour: str, label: str, **more: 
     axis.grid(alpha=0.3)
 
 
+def _score(status: dict[str, Any]) -> str:
+    """Return the result on a public test set; where there is none, that of the last look."""
+    measured = on_test(status["test_accuracy"], status["test_loss"])
+    judged = status.get("judged")
+    if judged is None or status["test_loss"] is not None:
+        return measured
+    if not judged["metrics"]:
+        return "judged: hidden by noise"
+    name, figure = next(iter(judged["metrics"].items()))
+    return f"{name} {figure['low']:.3g} to {figure['high']:.3g} (judged at the edges)"
+
+
 def _title(status: dict[str, Any]) -> str:
     privacy = status["privacy"]
     epsilon = privacy["epsilon"]
@@ -175,6 +211,6 @@ def _title(status: dict[str, Any]) -> str:
         claim = f"ε = {rounding.epsilon(epsilon)}, δ = {privacy['delta']:g}"
     else:
         claim = "not private"
-    score = on_test(status["test_accuracy"], status["test_loss"])
+    score = _score(status)
     what = " · ".join(str(status[key]) for key in ("algorithm", "dataset", "model"))
     return f"{what} · {status['edges']} edges · {score} · {claim}"

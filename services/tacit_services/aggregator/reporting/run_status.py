@@ -21,7 +21,10 @@ from tacit.privacy.report import EdgePrivacy, RunPrivacy
 from tacit.protocol import veto
 from tacit_services.aggregator.reading import Health, Readable, RunReading
 from tacit_services.aggregator.reporting.accounts import Accounts, Spending, Total
+from tacit_services.aggregator.reporting.run_answers import RunAnswers
 from tacit_services.aggregator.reporting.run_events import FILE, RunEvents
+from tacit_services.aggregator.reporting.run_functions import RunFunctions
+from tacit_services.aggregator.reporting.run_looks import RunLooks, judged_now
 from tacit_services.aggregator.reporting.server_time import server_time
 from tacit_services.aggregator.reporting.shown_accounts import ShownAccounts
 
@@ -41,10 +44,12 @@ class RunStatus:
         metrics: Path,
         *,
         virtual: Callable[[], dict[str, float]] | None = None,
+        by_test_set: bool = False,
     ) -> None:
         """metrics: the JSON-lines file of the series; a resumed run appends to it.
 
-        virtual: of a simulation, its clock, as keys to be shown.
+        virtual: of a simulation, its clock, as keys to be shown. by_test_set: whether a public test
+        set chooses the best model, in place of looks.
         """
         self.definition = definition
         self._run = run
@@ -55,10 +60,25 @@ class RunStatus:
             name = run.reading().run_id
             self._events = RunEvents(metrics.with_name(FILE), name, run.reading, server_time)
         self.series: list[dict[str, Any]] = []
+        self._answers = RunAnswers(definition)
+        self._looks = RunLooks(definition, by_test_set=by_test_set)
+        self.functions = RunFunctions(definition)
         self._accounts = Accounts(definition.promise)
         self._shown = ShownAccounts(self._accounts)
         self._before = self._version_at_start = 0.0
         self._started = self._ended = 0.0
+
+    def answers(self, reading: RunReading | None = None) -> list[dict[str, Any]]:
+        """Return the answers to the run's questions so far, for any thread."""
+        return self._answers.of(reading or self.reading())
+
+    def looks(self, reading: RunReading | None = None) -> list[dict[str, Any]]:
+        """Return the looks at held-out rows so far, for any thread."""
+        return self._looks.of(reading or self.reading())
+
+    def looks_show_no_gain(self) -> bool:
+        """Check whether the looks surely show no gain that is worth more training."""
+        return self._looks.no_gain(self.reading())
 
     def reading(self) -> RunReading:
         """Return the run now, for any thread."""
@@ -177,6 +197,8 @@ class RunStatus:
         reading = reading or self.reading()
         document = self.status(reading) | {"privacy": self.privacy(reading)}
         del document["slowest"]
+        if looks := self.looks(reading):
+            document["judged"] = looks[-1]
         return document
 
     def status(self, reading: RunReading | None = None) -> dict[str, Any]:
@@ -230,6 +252,7 @@ class RunStatus:
             "schedule": reading.schedule,
             "slowest": total.slowest and {"id": total.slowest, "releases": total.releases},
             "privacy": self._guarantee(reading, total),
+            **({"judged": judged_now(looks)} if (looks := self.looks(reading)) else {}),
             **self._times(),
             **(self._virtual() if self._virtual else {}),
         }

@@ -1,9 +1,9 @@
 """Predictions of a vertical run that has ended, from embeddings that its parties release.
 
-The parties pay for them. A request is a journal entry, and so is what parties answer: a crash asks
-no one twice for the same request, ledgers stay anchored, and a replay passes over the same
-messages. Embeddings that were released once for good (mode `cached`) are in the table: nobody is
-asked. One prediction is under way at a time.
+The parties pay for them. A request is a journal entry, and so are the parties' answers. So no party
+is asked twice for the same request after a crash, ledgers stay anchored, and a replay passes over
+the same messages. Embeddings that were released once for good (mode `cached`) are in the table:
+nobody is asked. One prediction is under way at a time.
 """
 
 from __future__ import annotations

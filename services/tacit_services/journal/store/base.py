@@ -156,21 +156,22 @@ class Store(Protocol):
     def open(self, fingerprint: str) -> int:
         """Take the run over and return the new fencing epoch, 1 for the first.
 
-        `fingerprint` is the SHA-256 of the run's parameters. Raises `errors.ConfigError` when the
-        store holds this run with another one, or in another format, `errors.WireError` when it has
-        not as many entries behind the snapshot as it accepted; then nothing is changed.
+        `fingerprint` is the SHA-256 of the run's parameters. Raises `errors.ConfigError` if the
+        store holds this run with another fingerprint, or in another format. Raises
+        `errors.WireError` if entries that it accepted are missing behind the snapshot. Then nothing
+        is changed.
         """
 
     def append(self, entries: Sequence[NewEntry]) -> list[Appended]:
         """Append entries in order, all durable when this returns; one answer for each.
 
-        For each entry, with `last` the edge's last accepted seq (0: none): seq <= last is
-        DUPLICATE; a journal that holds its limit of entries or bytes, or more, gives BUSY; else
-        ACCEPTED. A DUPLICATE is counted in the same step (`duplicates`). Numbers may skip, as a
-        refused message leaves a hole: an edge has one unreceipted
-        message in flight, so a later one cannot overtake. Verdicts inside one call see the effects
-        of the entries before them. An ACCEPTED entry's anchor is kept in the same step, if its
-        count is larger than the one held for its lineage.
+        Let `last` be the edge's last accepted seq (0: none). An entry with seq <= last is
+        DUPLICATE. A journal that holds its limit of entries or bytes, or more, gives BUSY. Every
+        other entry is ACCEPTED. A DUPLICATE is counted in the same step (`duplicates`). Numbers may
+        skip, as a refused message leaves a hole: an edge has one unreceipted message in flight, so
+        a later one cannot overtake. Verdicts inside one call see the effects of the entries before
+        them. An ACCEPTED entry's anchor is kept in the same step, if its count is larger than the
+        one held for its lineage.
 
         Raises ValueError for a seq or an anchor's count outside 0..MAX_SEQ (append_rules.py),
         before anything is written.
@@ -221,10 +222,10 @@ class Store(Protocol):
         """Return the last accepted seq of every edge that was ever accepted in this run."""
 
     def empty(self, fingerprint: str) -> None:
-        """Forget the run's journal, snapshot and last numbers, whatever state they are in.
+        """Forget the run's journal, snapshot and last numbers, in every state of them.
 
         Its parameters, its count of duplicates and the anchors stay, and the epoch goes on: every
-        writer of before is fenced. Raises `errors.ConfigError` as `open` does; then nothing is
+        writer of before is fenced. Raises `errors.ConfigError` as `open` does. Then nothing is
         changed.
         """
 

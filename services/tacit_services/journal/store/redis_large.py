@@ -1,10 +1,10 @@
 """Large payloads in Redis: each is a list of pieces beside the stream, which has its key only.
 
-A payload that is an argument of a script is copied by the server five times over, and one that is
-an argument of anything twice into the file of commands. Pieces of PIECE bytes go through one after
-the other, each on the disk while the next one comes. A list is staged first, and counts from when
-the script that appends the entry has seen that it is whole (redis_scripts.APPEND). A reader
-takes pieces of any size.
+The server copies a payload that is an argument of a script five times over. It copies every
+argument twice into the file of commands. Pieces of PIECE bytes go through one after the other, each
+on the disk while the next one comes. A list is staged first, and counts from when the script that
+appends the entry has seen that it is whole (redis_scripts.APPEND). A reader takes pieces of any
+size.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ PIECE = 2 << 20
 
 
 def begin(key: str, meta: str, large: str, epoch: int) -> list[Any]:
-    """Return the command that begins a list at `key`; it does nothing where `epoch` is over.
+    """Return the command that begins a list at `key`. It does nothing if `epoch` is over.
 
     The list begins with an empty element, made in one step with its entry in `large`; the others
-    are added only where it is there. So no pieces are left that nobody knows of.
+    are added only if it is there. So no pieces are left that nobody knows of.
     """
     return ["EVAL", redis_scripts.STAGE, 3, meta, large, key, epoch]
 

@@ -10,8 +10,8 @@ what was accepted. The new epoch also fences the lost command, should it still s
 socket.
 
 How much an accepted message survives is the server's setting: `appendonly yes` and `appendfsync
-always`, or `open` warns. `everysec` is less than its name promises: while the fsync of the second
-before is under way, the server puts even the write off, for up to two seconds, and answers all the
+always`, or `open` warns. `everysec` is less than its name promises. While the fsync of the second
+before is under way, the server delays even the write, for up to two seconds. It answers all the
 same (flushAppendOnlyFile). Then a slow disk and kill -9, and not only a power cut, lose accepted
 messages. `max_bytes` of all runs, and 256 MiB of updates on their way for each, must fit well below
 `maxmemory`.

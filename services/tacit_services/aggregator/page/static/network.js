@@ -1,11 +1,9 @@
 // A graph's layers: a table, and the picture that the aggregator draws of them.
 
+import { drawn } from "./drawing.js";
 import { ask, at, get, made, say } from "./parts.js";
 import { count } from "./words.js";
 
-const ELEMENTS = ["rect", "path", "text"]; // all that a picture of layers has
-const ATTRIBUTES = ["class", "x", "y", "width", "height", "rx", "d", "text-anchor"];
-const SVG = "http://www.w3.org/2000/svg";
 const HEADINGS = ["No.", "Layer", "Operations", "Reads", "Gives", "Trained", "Fixed", "Multiply-adds"];
 const shape = (sizes) => sizes.join("×") || "1";
 const some = (number) => (number ? count(number) : "");
@@ -21,7 +19,7 @@ export async function show() {
   const times = new Map(graph.repeats.map((each) => [each.first, each]));
   at("layers").tHead.replaceChildren(row("th", HEADINGS));
   at("layers").tBodies[0].replaceChildren(...graph.layers.map((layer) => row("td", cells(layer, times.get(layer.number)))));
-  if (drawing.ok) at("drawing").replaceChildren(drawn(await drawing.text()));
+  if (drawing.ok) at("drawing").replaceChildren(drawn(await drawing.text(), "network-title network-words"));
 }
 
 function cells(layer, repeat) {
@@ -37,23 +35,4 @@ function row(tag, texts) {
   line.append(...texts.map((text, place) => made(tag, text, place > 4 ? "number" : "")));
   if (tag === "th") for (const cell of line.children) cell.scope = "col";
   return line;
-}
-
-// The picture, made anew of the few elements and attributes that it may have.
-function drawn(text) {
-  const plain = text.replace(/<style>[^<]*<\/style>/, ""); // the page's own style sheet takes its place
-  const source = new DOMParser().parseFromString(plain, "image/svg+xml").documentElement;
-  const picture = document.createElementNS(SVG, "svg");
-  picture.setAttribute("viewBox", source.getAttribute("viewBox") ?? "0 0 1 1");
-  picture.setAttribute("width", source.getAttribute("width") ?? "1");
-  picture.setAttribute("role", "img");
-  picture.setAttribute("aria-labelledby", "network-title network-words");
-  for (const element of source.children) {
-    if (!ELEMENTS.includes(element.localName)) continue;
-    const copy = document.createElementNS(SVG, element.localName);
-    for (const name of ATTRIBUTES) if (element.hasAttribute(name)) copy.setAttribute(name, element.getAttribute(name));
-    if (element.localName === "text") copy.textContent = element.textContent;
-    picture.append(copy);
-  }
-  return picture;
 }

@@ -1,7 +1,10 @@
 // Ties the page together: status events come in, and what has changed is asked for and shown.
 
+import * as answers from "./answers.js";
 import * as chart from "./chart.js";
 import * as edges from "./edges.js";
+import * as functions from "./functions.js";
+import * as looks from "./looks.js";
 import * as network from "./network.js";
 import { ask, at, events, locked, lost, made, opened, Refused, say, stateClass, terms, whenUnlocked } from "./parts.js";
 import { count, epsilon, percent, power, released, seconds, several, short } from "./words.js";
@@ -11,6 +14,9 @@ const AGAIN = 2000; // milliseconds until the connection is tried again
 const SYMBOLS = { clip: "C", delta_s: "ΔS" };
 const seen = { events: 0, points: 0 };
 let series = [];
+let asks = false; // whether the run asks questions, in the place of training
+let learnt = null; // the answers that the run's columns come of, where it states some
+let judges = false; // whether edges judge the model on rows that they hold out
 let busy = false;
 let waiting = null;
 
@@ -57,6 +63,13 @@ function speed(status) {
 }
 
 function showMetric(status) {
+  if (judges && status.test_accuracy === null && status.test_loss === null) {
+    const { name, value, more } = looks.headline(status.judged);
+    say(at("metric-name"), name);
+    say(at("metric"), value);
+    say(at("metric-more"), more);
+    return;
+  }
   const others = Object.entries(status.metrics ?? {}).filter(([name]) => name !== "accuracy");
   const first = status.test_accuracy === null && others.length ? others.shift() : null;
   say(at("metric-name"), first ? first[0] : "Accuracy");
@@ -113,9 +126,13 @@ async function look(status) {
     const [more, all, happened] = await Promise.all([ask(`/v1/series${later}`), edges.fetched(),
       ask(`/v1/log?after=${seen.events}`)]);
     series = series.concat(more);
-    chart.show(series);
+    if (asks) await answers.show();
+    else chart.show(series);
+    if (judges) await looks.show(["finished", "halted"].includes(status.state));
+    await functions.show(status.model_version, ["finished", "halted"].includes(status.state));
+    at("evaluations").hidden = asks || (judges && !series.length);
     await edges.show(all);
-    released(at("released-words"), status, all);
+    released(at("released-words"), status, all, learnt);
     tell(happened);
     document.documentElement.dataset.version = String(status.model_version);
   } finally {
@@ -143,7 +160,12 @@ async function follow() {
 async function begin() {
   const definition = await ask("/v1/definition");
   say(at("definition"), JSON.stringify(definition.agreed, null, 2));
+  asks = "ask" in definition.agreed;
+  learnt = definition.agreed.data?.learnt ?? null;
+  judges = definition.agreed.evaluation?.at === "edges";
+  at("metric").closest(".card").hidden = asks;
   await network.show();
+  await functions.begin();
   const status = await ask("/v1/status");
   if (series.length && status.model_version < series[series.length - 1].version) {
     series = [];

@@ -6,10 +6,12 @@ export const count = (value) => value.toLocaleString("en");
 export const several = (number, what) => `${count(number)} ${what}${number === 1 ? "" : "s"}`;
 export const percent = (value) => `${(100 * value).toFixed(2)} %`;
 export const moment = (seconds_) => new Date(seconds_ * 1000).toLocaleString();
-// With two digits; no less than it is, as on a model's card.
-function times(odds) {
-  const step = 10 ** (Math.floor(Math.log10(odds)) - 1);
-  return Number((Math.ceil(odds / step) * step).toPrecision(2)).toLocaleString("en");
+// With two digits, or three from 100 on; no less than it is, as rounding.odds of Python writes it.
+export function times(odds) {
+  const places = Math.floor(Math.log10(odds));
+  const digits = places < 2 ? 2 : 3;
+  const step = 10 ** (places + 1 - digits);
+  return Number((Math.ceil(odds / step) * step).toPrecision(digits)).toLocaleString("en");
 }
 export const short = (value) => (value === null ? "none" : Number(value.toPrecision(4)).toString());
 
@@ -42,7 +44,8 @@ export function seconds(value) {
 const UNITS = { row: "one row of the data", record: "one record of the data" };
 
 // The sheet for whoever signs a privacy statement.
-export function released(sheet, status, edges) {
+// learnt: the answers that columns and bounds come of, where the run states some.
+export function released(sheet, status, edges, learnt = null) {
   const privacy = status.privacy;
   const whose = UNITS[privacy.unit] ?? `everything of one ${privacy.unit}`;
   const pushes = edges.reduce((sum, edge) => sum + edge.pushes, 0);
@@ -59,12 +62,15 @@ export function released(sheet, status, edges) {
     ...(privacy.apart_from ? [["Taken for other people",
       `those of ${several(privacy.apart_from, "other ledger")}, on the owner's word (data.apart_from): ids or `
       + "rows are alike, and what was spent there is not counted"]] : []),
+    ...(learnt ? [["Learnt before", `columns and bounds come of the answers of ${several(learnt.edges, "edge")} to `
+      + `${several(learnt.questions, "question")}, at ε ${epsilon(learnt.epsilon, false)} and δ = ${power(learnt.delta)} together`
+      + (privacy.counts ? "; ε above counts them, too, where the same ledger paid for both" : "")]] : []),
     ["Releases so far", `${count(pushes)}, by ${several(edges.length, "edge")}`],
     ["Run definition", `${status.run_file_sha256.slice(0, 16)}…`],
     ["As of", new Date().toLocaleString("en-GB")],
   ]);
   const text = made("div");
-  text.replaceChildren(...paragraphs(privacy, whose));
+  text.replaceChildren(...paragraphs(privacy, whose, status.judged));
   sheet.replaceChildren(facts, text);
 }
 
@@ -75,7 +81,8 @@ function limits(edges) {
   return budgets.length ? [[whose, epsilon(Math.max(...budgets), false)]] : [];
 }
 
-function paragraphs(privacy, whose) {
+// judged: the latest look at rows that edges hold out, where one was answered.
+function paragraphs(privacy, whose, judged) {
   if (privacy.epsilon === null || privacy.simulated) {
     return [made("p", `There is no guarantee: ${privacy.guarantee}. Whoever sees the updates or the `
       + "model may be able to tell who was in the data.")];
@@ -84,7 +91,8 @@ function paragraphs(privacy, whose) {
   const odds = Math.exp(privacy.epsilon);
   return [
     made("h3", "What was released"),
-    made("p", "Noisy updates of a model, and no row. How many rows there are is told by nothing but the number in "
+    made("p", `Noisy updates of a model${judged ? ", and noisy counts of how it does on rows that were held out" : ""}, and no row. `
+      + "How many rows there are is told by nothing but the number in "
       + "the run definition, which is public. "
       + (privacy.noise_at === "edge" ? "Each update's noise was added at the edge, before it left."
         : "The noise was added at the aggregator, which saw what it was added to.")),

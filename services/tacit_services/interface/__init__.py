@@ -1,0 +1,1 @@
+"""What `import tacit` hands on to programs and notebooks."""

@@ -1,0 +1,88 @@
+"""Runs by Python: planned, simulated, trained.
+
+import tacit
+
+results = tacit.train("clinic/run.toml")
+results.epsilon, results.history, results.predict(new_rows)
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tacit import config
+from tacit.errors import TacitError
+from tacit.privacy.plan import Plan
+from tacit_services.extras import need
+from tacit_services.interface.ended_run import Results, load
+from tacit_services.interface.run_objects import RunLike, run_file_of
+
+OUT = Path("out") / "run"
+
+
+def plan(run: RunLike, *, out: str | Path = OUT) -> tuple[Plan, ...]:
+    """Return each edge's privacy plan: ε, δ, noise, sampling rate, releases. Nothing is spent.
+
+    run: the path of a run file, or its sections as objects, which are written beside `out`. Raises
+    ConfigError, DataError, PrivacyError.
+    """
+    definition = config.load(_run_file(run, Path(out))).define()
+    return tuple(definition.plans.plan(number) for number in range(definition.edges.count))
+
+
+def simulate(
+    run: RunLike,
+    *,
+    out: str | Path = OUT,
+    data: str | Path | None = None,
+    edges: int | None = None,
+    seed: int | None = None,
+) -> Results:
+    """Simulate a run on published data in this process, under a virtual clock; returns its results.
+
+    The same seed gives the same results, and noise that protects nobody: ε is simulated. data: the
+    folder of published data sets. edges, seed: in place of the run's. Raises TacitError.
+    """
+    need("figures")
+    from tacit_services.testbed import simulated_run
+
+    file = _run_file(run, Path(out))
+    definition = config.load(file, edges=edges, seed=seed).define()
+    simulated_run.run(definition, out=Path(out), data=_folder(data), as_json=False)
+    return load(out)
+
+
+def train(
+    run: RunLike,
+    *,
+    out: str | Path = OUT,
+    data: str | Path | None = None,
+    edges: int | None = None,
+    seed: int | None = None,
+) -> Results:
+    """Train as `tacit run`: broker, store, aggregator and edges as processes; returns the results.
+
+    Own rows have a lasting ledger, which each run charges. An interrupt stops the run. data: the
+    folder of published data sets. edges, seed: in place of the run's. Raises TacitError.
+    """
+    need("run")
+    from tacit_services.children import preload
+    from tacit_services.testbed import local_run
+
+    file = _run_file(run, Path(out))
+    preload.prepare(file)
+    code = local_run.run(
+        file, edges=edges, out=Path(out), serve=None, seed=seed, data=_folder(data), as_json=False
+    )
+    if code:
+        raise TacitError(f"the run ended with status {code}; its logs are in {out}")
+    return load(out)
+
+
+def _run_file(run: RunLike, out: Path) -> Path:
+    """Return the run file; of objects it is written beside `out`, which has results alone."""
+    return run_file_of(run, out.with_name(f"{out.name}-definition"))
+
+
+def _folder(data: str | Path | None) -> Path | None:
+    return None if data is None else Path(data)
