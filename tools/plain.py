@@ -19,6 +19,8 @@ from pathlib import Path
 from tools.prose import ROOT, pages, running, sentences
 
 FOLDERS = ("src", "services", "clients", "tools", "lab/src")
+# An example of doctest: it is code, as a fenced block of a page is.
+_DOCTEST = re.compile(r"^ *>>> .*?(?=\n *\n|\Z)", re.M | re.S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,12 @@ def breaches(path: Path, rule: Rule) -> Iterator[str]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             docstring = ast.get_docstring(node)
             if docstring is not None:
-                yield from of_text(docstring, node.body[0].lineno, rule)
+                yield from of_text(_without_examples(docstring), node.body[0].lineno, rule)
+
+
+def _without_examples(docstring: str) -> str:
+    """Return the docstring with spaces for its examples, so that every place keeps its line."""
+    return _DOCTEST.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), docstring)
 
 
 def of_text(text: str, first: int, rule: Rule) -> Iterator[str]:

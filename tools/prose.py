@@ -83,7 +83,7 @@ def read(file: Path) -> Rules:
 
 def pages(root: Path) -> list[Path]:
     """Return the documents, relative to `root`, that people have written."""
-    places = ("*.md", "docs/*.md", "lab/*.md", "examples/*/*.md")
+    places = ("*.md", "docs/*.md", "lab/*.md", "examples/*/*.md", "skills/*/*.md")
     paths = sorted(path for place in places for path in root.glob(place))
     return [page for path in paths if (page := path.relative_to(root)) not in MADE | PAST]
 

@@ -1,6 +1,6 @@
-"""A checkout as modules, rooms and imports, read from its files; nothing of it is imported.
+"""A checkout as modules, rooms and imports, read from its files. Nothing of it is imported.
 
-A room is a folder's own modules; a folder inside it is another room. Generated code is left out.
+A room is a folder's own modules. A folder inside it is another room. Generated code is left out.
 """
 
 from __future__ import annotations

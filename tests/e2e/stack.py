@@ -23,6 +23,8 @@ IMAGES = {
     "TACIT_MOSQUITTO_IMAGE": "eclipse-mosquitto:2.0",
     "TACIT_REDIS_IMAGE": "redis:7.2",
 }
+# Compiled for this machine alone, which runs them; in nightly for all.
+BUILD = {} if os.environ.get("NIGHTLY") == "1" else {"TACIT_KERNELS": ""}
 
 
 class Stack:
@@ -56,6 +58,7 @@ class Stack:
         self._environment = (
             mine
             | IMAGES
+            | BUILD
             | {"COMPOSE_PROJECT_NAME": project, "TACIT_HTTP_PORT": str(port), **(more or {})}
         )
         self.of(ROOT, files)

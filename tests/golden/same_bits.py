@@ -2,7 +2,8 @@
 
 `python -m tests.golden.same_bits [--quick]` runs the files of experiments/, shortened as runs.toml
 states, by `tests.golden.bits` of both trees. Then this tree replays the journals of the older one's
-runs over MQTT. The exit code is 1 where something differs.
+runs over MQTT. Beside them it makes the bits that `kept_bits` keeps in a file. The exit code is 1
+where something differs.
 --quick: one run for each algorithm name, none over MQTT.
 """
 
@@ -19,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tests.golden import kept_bits
 from tests.helpers.run_files import toml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +48,7 @@ def main() -> int:
             lines = compare(older, ROOT, Path(folder), names, () if quick else RULES["mqtt"])
         finally:
             git("worktree", "remove", "--force", str(older))
+    lines += kept_bits.differences()
     print("\n".join(f"DIFFERS {line}" for line in lines) or "golden: equal")
     return 1 if lines else 0
 

@@ -1,10 +1,13 @@
-"""What a child may do that is asked for an answer: give one, die, raise, say too much."""
+"""What a child may do that is asked for an answer: give one, die, raise, take or say too much."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+import threading
+
+import torch
 
 
 def answer(how: str, word: str = "") -> object:
@@ -17,4 +20,12 @@ def answer(how: str, word: str = "") -> object:
         raise ValueError(word)
     if how == "floods":
         return "x" * (1 << 21)
+    if how == "takes":
+        return len(bytearray(int(word)))
+    if how == "tensor":
+        return torch.zeros(int(word), dtype=torch.uint8).numel()
+    if how == "waits":
+        sys.stdout.write(f"{os.getpid()}\n")
+        sys.stdout.flush()
+        threading.Event().wait()
     return {"word": word, "process": os.getpid()}

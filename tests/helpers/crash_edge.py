@@ -35,9 +35,11 @@ from tacit.errors import TacitError
 from tacit.privacy.accounting import Spend
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.chain import Charge
+from tacit.privacy.private_sum.judged_sums import JudgedSums
 from tacit.privacy.private_sum.rows_alone import RowsAlone
+from tacit.privacy.private_sum.whole_sums import WholeSums
 from tacit.privacy.release import Plan
-from tests.helpers.crash_plan import Died
+from tests.helpers.crash_plan import LOOK, Died
 from tests.helpers.processes import environment
 from tests.helpers.servers import PATIENCE, wait_for
 
@@ -54,6 +56,7 @@ POINTS = (
     "after_publish",
     "on_receipt",
 )
+_WAYS: tuple[type[Any], ...] = (RowsAlone, WholeSums, JudgedSums)
 
 
 def nobody() -> None:
@@ -66,8 +69,12 @@ class Killer:
     def __init__(
         self, point: str, release: int, *, ledger: type[Ledger] = Ledger, died: Died = nobody
     ) -> None:
-        """ledger: which it charges. died: is told before it dies."""
-        self.point, self.release, self.charges = point, release, 0
+        """ledger: which it charges. died: is told before it dies.
+
+        A point that begins with LOOK counts looks at held-out rows alone, not what is trained.
+        """
+        self._looks = point.startswith(LOOK)
+        self.point, self.release, self.charges = point.removeprefix(LOOK), release, 0
         self._ledger, self._died = ledger, died
         self.storing = False  # whether a message is being stored
 
@@ -80,22 +87,31 @@ class Killer:
             self._died()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def install(self) -> None:
-        """Put the points around the functions that they are named after."""
-        charge, compute, put = self._ledger.charge, RowsAlone.compute, Outbox.put
-        publish = Connection.publish
-        receipt, transaction = Session._receipt, self._ledger.transaction
+    def _computing(self, compute: Callable[..., Any]) -> Callable[..., Any]:
+        def new_compute(way: Any, *arguments: Any) -> Any:
+            row_sums = compute(way, *arguments)
+            self.at("in_compute")
+            return row_sums
 
+        return new_compute
+
+    def _charging(self, charge: Callable[..., None]) -> Callable[..., None]:
         def new_charge(ledger: Ledger, *row: Any, **more: Any) -> None:
+            if self._looks and more.get("purpose") != "judging":
+                charge(ledger, *row, **more)
+                return
             self.charges += 1
             self.at("before_begin")
             charge(ledger, *row, **more)
             self.at("after_begin")
 
-        def new_compute(rows: RowsAlone, *arguments: Any) -> Any:
-            row_sums = compute(rows, *arguments)
-            self.at("in_compute")
-            return row_sums
+        return new_charge
+
+    def install(self) -> None:
+        """Put the points around the functions that they are named after."""
+        put = Outbox.put
+        publish = Connection.publish
+        receipt, transaction = Session._receipt, self._ledger.transaction
 
         def new_put(outbox: Outbox, *arguments: Any, **more: Any) -> None:
             self.at("before_commit")
@@ -124,9 +140,9 @@ class Killer:
             receipt(session, *arguments)
 
         replacements: list[tuple[type, str, Callable[..., Any]]] = [
-            (self._ledger, "charge", new_charge),
+            (self._ledger, "charge", self._charging(self._ledger.charge)),
             (self._ledger, "transaction", new_transaction),
-            (RowsAlone, "compute", new_compute),
+            *((way, "compute", self._computing(way.compute)) for way in _WAYS),
             (Outbox, "put", new_put),
             (Connection, "publish", new_publish),
             (Session, "_receipt", new_receipt),

@@ -15,6 +15,10 @@ Died = Callable[[], None]
 # the store has answered, when one is folded and not receipted, when all have their answers, and
 # when a snapshot is being saved.
 HOST_POINTS = ("before_append", "after_append", "after_fold", "after_reply", "in_save")
+# The same of batches with an update alone.
+UPDATE_POINTS = ("before_update", "update_appended", "update_folded", "update_answered", "in_save")
+LOOK = "look "  # before a point: of an answer to a look at held-out rows alone
+LOOK_POINTS = (*(LOOK + point for point in UPDATE_POINTS[:-1]), UPDATE_POINTS[-1])
 Death = tuple[str, int]  # a point, and at which release, or for which time, it is passed
 
 

@@ -311,7 +311,14 @@ class Member(Machine):
         (ledger,) = (self.folder / "home" / "tacit" / "ledgers").glob("*/*/edge-*.db")
         (chain,) = read_chains(ledger)
         chain.verify()
-        return chain.count
+        return chain.releases
+
+    def spent_nothing_since(self, spent: int) -> bool:
+        """Return whether it has released nothing since its ledger had `spent` releases.
+
+        The one release that a worker charges ahead is given back when the worker ends.
+        """
+        return spent - 1 <= self.charges() <= spent
 
     @property
     def identity(self) -> str:

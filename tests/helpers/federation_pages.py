@@ -27,10 +27,18 @@ def page_of_host(browser: Browser, host: Host, path: str = "/", **more: Any) -> 
     return Shown(browser, url, ignore_https_errors=True, **more)
 
 
-def joined_with_page(host: Host, member: Member) -> str:
-    """Let a member join with a page for its owner; returns its address."""
+def joined_with_page(host: Host, member: Member, lifetime: float | None = None) -> str:
+    """Let a member join with a page for its owner; returns its address.
+
+    lifetime: the ε that its policy allows all runs together, or None.
+    """
     address = f"127.0.0.1:{free_port()}"
-    member.join(host, None, "--page", address)
+    more: list[str] = []
+    if lifetime is not None:
+        policy = member.folder / "lifetime.toml"
+        policy.write_text(f"lifetime_epsilon = {lifetime}\n")
+        more = ["--policy", str(policy)]
+    member.join(host, None, "--page", address, *more)
     member.wait_for_text("join.log", "page: http://")
     return f"http://{address}/"
 
@@ -43,3 +51,10 @@ def owner_token(member: Member) -> str:
 def page_of_owner(browser: Browser, member: Member, url: str, **more: Any) -> Shown:
     """Open the page of a member's owner, by its token."""
     return Shown(browser, url, **more).unlock(owner_token(member)).looked()
+
+
+def read_offer(tab: Shown, run: str) -> str:
+    """Open an offer on its owner's page; returns what it says."""
+    tab.page.get_by_role("button", name=f"Read the offer {run}").click()
+    tab.page.locator("#offer-title", has_text=f"Offer {run}").wait_for()
+    return tab.page.locator("#sections").inner_text()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 from tacit_services.enrollment import certificates
 
 from tests.helpers.servers import HOST
@@ -48,12 +49,17 @@ def raw_host(
     key: certificates.Key,
     answer: Answer,
     names: tuple[str, ...] = (HOST,),
+    spoil: Callable[[bytes], bytes] = bytes,
 ) -> Iterator[RawHost]:
-    """Serve with a certificate of `authority`. answer: makes the pieces for a request's bytes."""
+    """Serve with a certificate of `authority`. answer: makes the pieces for a request's bytes.
+
+    spoil: makes of the certificate (DER) what is shown.
+    """
     server_key = certificates.new_key()
     certificate = certificates.sign(authority, key, "host", server_key.public_key(), 30, names)
     path = folder / "raw-host.pem"
-    path.write_bytes(certificates.pem(certificate) + certificates.key_pem(server_key))
+    spoiled = ssl.DER_cert_to_PEM_cert(spoil(certificate.public_bytes(Encoding.DER)))
+    path.write_bytes(spoiled.encode() + certificates.key_pem(server_key))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
     listener = socket.create_server((HOST, 0))

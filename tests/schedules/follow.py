@@ -132,13 +132,14 @@ class Simulation:
         begun = sum(run.machines[f"edge-{number}"].begun for run in self.runs)
         most = (pushes + begun) * member.largest  # a process may end before its last charge leaves
         require(
-            pushes <= chain.count <= most,
-            f"edge-{number}: {chain.count} charges, {pushes} pushes of {begun} processes",
+            pushes <= chain.releases <= most,
+            f"edge-{number}: {chain.releases} charges, {pushes} pushes of {begun} processes",
         )
         for spend in chain.history():
             pays = member.lifetime.left((), replace(spend, count=1))
             require(
-                chain.count <= pays, f"edge-{number}: {chain.count} charges in a lifetime of {pays}"
+                chain.releases <= pays,
+                f"edge-{number}: {chain.releases} charges in a lifetime of {pays}",
             )
 
 

@@ -15,16 +15,17 @@ from typing import Any
 import greenlet
 
 from tacit.privacy.accounting import Lifetime
-from tacit.privacy.ledger import Ledger, SharedLedger, read_chains
-from tacit.privacy.ledger.chain import Chain, Charge
+from tacit.privacy.ledger import Charged, Ledger, SharedLedger, read_chains
+from tacit.privacy.ledger.chain import Chain, Charge, LedgerRow
 from tests.helpers.simulated_edge import Killed
 from tests.schedules.machine import FULL, Machine
 from tests.schedules.shared_time import SharedTime
 
 LONG = Lifetime(epsilon=12.0, delta=1e-5, order=3)  # of data that both runs' tasks leave much of
 SHORT = Lifetime(epsilon=3.7, delta=1e-5, order=5)  # pays for 6 releases
-_CHARGED_FOR = """
-SELECT run, SUM(count) FROM entry JOIN run_session USING (dataset, session) GROUP BY run
+_RELEASES = "COALESCE(SUM(CASE WHEN mechanism LIKE '%:returned' THEN -count ELSE count END), 0)"
+_CHARGED_FOR = f"""
+SELECT run, {_RELEASES} FROM entry JOIN run_session USING (dataset, session) GROUP BY run
 """
 
 
@@ -46,6 +47,10 @@ class DurableSharedLedger(SharedLedger):
         self._member.largest = max(self._member.largest, count)
         super().charge(*release, count=count, **more)
 
+    def _written_if_paid(self, ahead: Charge) -> tuple[Charged, int, LedgerRow] | None:
+        self._member.largest = max(self._member.largest, ahead.count)
+        return super()._written_if_paid(ahead)
+
     @contextmanager
     def _commit(self, charge: Charge | None) -> Iterator[sqlite3.Connection]:
         self._point("before the commit")
@@ -59,6 +64,11 @@ class DurableSharedLedger(SharedLedger):
         """As the ledger's; then its file is as it was closed."""
         super().close()
         self._member.note_content()
+
+    def abandon(self) -> None:
+        """Close the files as a process that is killed does: nothing is given back."""
+        self._db.close()
+        self._end_turns()
 
 
 class Member:
@@ -80,7 +90,7 @@ class Member:
         if db.execute("PRAGMA synchronous").fetchone()[0] < FULL:
             return
         self.note_content()
-        (self.charged,) = db.execute("SELECT COALESCE(SUM(count), 0) FROM chain").fetchone()
+        (self.charged,) = db.execute(f"SELECT {_RELEASES} FROM entry").fetchone()
         charged = dict(db.execute(_CHARGED_FOR).fetchall())
         rows = db.execute("SELECT run, seq, envelope FROM message").fetchall()
         for run, worker in self.workers.items():
@@ -139,7 +149,7 @@ class Worker(Machine):
     def let_go(self, ledger: Ledger) -> None:
         """Close the file, and the one that turns are taken with, as a killed process does."""
         assert isinstance(ledger, DurableSharedLedger)
-        super(DurableSharedLedger, ledger).close()
+        ledger.abandon()
 
     @property
     def charged(self) -> int:

@@ -25,7 +25,7 @@ from tacit_services.worker.session import Session
 
 from tacit.algorithms.base.server import ServerRole
 from tacit.privacy.ledger import Ledger, SharedLedger, durable
-from tacit.privacy.ledger.chain import Charge
+from tacit.privacy.ledger.chain import Charge, LedgerRow
 from tacit.privacy.ledger.durable import Charged
 from tacit.privacy.ledger.file import read_end
 from tacit.protocol._pb import wire_pb2 as pb
@@ -280,6 +280,18 @@ def release_before_anothers_charge() -> AbstractContextManager[None]:
     return _replaced(SharedLedger, "charge", wrong)
 
 
+def charge_ahead_is_used_twice() -> AbstractContextManager[None]:
+    """Let two releases begin with one charge that a shared ledger has ahead."""
+    right = SharedLedger._begin
+
+    def wrong(self: SharedLedger, entry: LedgerRow) -> None:
+        parts = tuple(self._charged_ahead)
+        right(self, entry)
+        self._charged_ahead.extend(parts[:1])
+
+    return _replaced(SharedLedger, "_begin", wrong)
+
+
 def one_outbox_for_both_runs() -> AbstractContextManager[None]:
     """Keep the messages of an identity's runs under one name."""
     right = Outbox.__init__
@@ -324,6 +336,7 @@ _ALL: Sequence[Plant] = (
     lost_store_is_not_seen,
     charge_over_anothers,
     release_before_anothers_charge,
+    charge_ahead_is_used_twice,
     one_outbox_for_both_runs,
     lifetime_counts_ones_own,
 )

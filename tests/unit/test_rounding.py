@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.rounding import beside, down, epsilon, up
+from tacit.rounding import beside, decimal, down, epsilon, guess, odds, up
 
 EPSILONS = json.loads((Path(__file__).parent.parent / "snapshots" / "epsilon.json").read_text())
 NUMBERS = st.floats(min_value=1e-12, max_value=1e12)
@@ -68,3 +68,28 @@ def test_two_that_are_beside_each_other_read_in_their_order(value: float, factor
 )
 def test_as_it_is_read(text: str, expected: str) -> None:
     assert text == expected
+
+
+@given(st.floats(min_value=0.0, max_value=20.0))
+def test_what_an_epsilon_means_is_no_less_than_it_is(value: float) -> None:
+    least = float(odds(value).replace(",", ""))
+    assert math.exp(value) * (1 - 1e-9) <= least <= math.exp(value) * 1.1
+    sure = guess(value)
+    exact = 100 * math.exp(value) / (1 + math.exp(value))
+    if sure is None:
+        assert exact > 99.9
+    else:
+        assert exact * (1 - 1e-9) <= float(sure.removesuffix(" %")) <= exact + 0.1
+
+
+def test_what_an_epsilon_means_is_said_as_to_a_privacy_officer() -> None:
+    assert [odds(value) for value in (1.0, 2.0, 4.0, 6.0)] == ["2.8", "7.4", "55", "404"]
+    assert [guess(value) for value in (0.0, 1.0, 6.0, 20.0)] == ["50 %", "73.2 %", "99.8 %", None]
+    document = Path(__file__).parents[2] / "docs" / "privacy-officer.md"
+    assert "404 times: a guess that was 50:50 could become 99.8 %" in document.read_text()
+
+
+@pytest.mark.parametrize("value", [1e-5, 0.25, 3.0, 1e-12])
+def test_a_decimal_has_no_exponent(value: float) -> None:
+    assert "e" not in decimal(value)
+    assert float(decimal(value)) == value

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.nightly import nightly
 from tests.system.testbed.test_current_folder import Place
 
 SWEEP = """
@@ -23,9 +24,7 @@ with tempfile.TemporaryDirectory() as folder:
     "how",
     [
         "sweep.sweep({'f': [run]}, Path(folder), None, 1, print)",
-        pytest.param(
-            "testbed_figures.train(Path('run.toml'), Path(folder))", marks=pytest.mark.slow
-        ),
+        *nightly("testbed_figures.train(Path('run.toml'), Path(folder))"),
     ],
 )
 def test_the_processes_of_figures_execute_no_file_of_the_current_folder(

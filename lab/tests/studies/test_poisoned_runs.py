@@ -32,11 +32,7 @@ def test_liars_are_found_and_cost_little(algorithm: str, lie: str, liars: int) -
     assert result["accuracy"] > honest(algorithm, 1) - (3 if liars == 1 else 10)
 
 
-@pytest.mark.parametrize(
-    "partition",
-    ["", *UNEQUAL, HALVES, LONE],
-    ids=["iid", "dirichlet", "shards", "halves", "a class alone"],
-)
+@pytest.mark.parametrize("partition", ["", LONE, *nightly(*UNEQUAL, HALVES)])
 @pytest.mark.parametrize("algorithm", ["mapa", *NIGHTLY[1:]])
 def test_nobody_is_accused_where_all_are_honest(algorithm: str, partition: str) -> None:
     result = outcome(Case(algorithm, seed=2, guard=GUARD, partition=partition))

@@ -68,6 +68,31 @@ def test_the_page_writes_epsilon_as_python_does(browser: Browser, url: str) -> N
     }"""
     page = Shown(browser, url).page
     assert page.evaluate(write, [value for value, _ in vectors]) == [text for _, text in vectors]
+    odds = """async values => {
+        const { times } = await import("/page/words.js");
+        return values.map(value => times(Math.exp(value)));
+    }"""
+    values = [step / 8 for step in range(1, 150)]
+    assert page.evaluate(odds, values) == [rounding.odds(value) for value in values]
+
+
+def test_the_sheet_names_the_answers_that_a_run_was_begun_from(browser: Browser, url: str) -> None:
+    tab = Shown(browser, url).at_version(2)
+    assert "Learnt before" not in tab.text("released-words")
+    shown = """async ([status, edges, learnt]) => {
+        const { released } = await import("/page/words.js");
+        const sheet = document.createElement("div");
+        released(sheet, status, edges, learnt);
+        return sheet.textContent;
+    }"""
+    status, edges = (httpx.get(f"{url}/v1/{name}").json() for name in ("status", "edges"))
+    learnt = {"answers": "5e" * 32, "questions": 6, "edges": 1, "epsilon": 0.2, "delta": 1e-5}
+    text = tab.page.evaluate(shown, [status, edges, learnt])
+    assert "come of the answers of 1 edge to 6 questions, at ε 0.2 and δ = 10⁻⁵ together" in text
+    status["privacy"]["counts"] = "all runs of the data"
+    joint = tab.page.evaluate(shown, [status, edges, learnt])
+    assert "ε above counts them, too, where the same ledger paid for both" in joint
+    assert "counts them" not in text
 
 
 def agrees(tab: Shown, url: str) -> None:

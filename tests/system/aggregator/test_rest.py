@@ -263,7 +263,7 @@ def test_answers_are_as_openapi_says(rig: Rig, web: httpx.Client) -> None:
     contract = schemathesis.openapi.from_url(f"{web.base_url}/openapi.json")
     parsed = contract.exclude(path="/v1/events").get_all_operations()
     operations = [result.ok() for result in parsed if isinstance(result, Ok)]
-    assert len(operations) == 18
+    assert len(operations) == 22
     for operation in operations:
 
         @hypothesis.given(case=operation.as_strategy())

@@ -91,8 +91,8 @@ class Place:
             target = ledger.charged().count + releases
             outbox_done = outbox.done
 
-            def enough(seq: int) -> bool:
-                final = outbox_done(seq)
+            def enough(seq: int, *, accepted: bool = False) -> bool:
+                final = outbox_done(seq, accepted=accepted)
                 if ledger.charged().count >= target:
                     last()
                     raise Enough

@@ -10,7 +10,7 @@ import tomlkit
 import torch
 from tacit_services.conformance.played_run import Rehearsal
 from tacit_services.conformance.suite import conform
-from tacit_services.project.tuning import tune
+from tacit_services.project.tuning import public_rows, tune
 from tacit_services.testbed.simulated_run import Simulation
 
 from tacit import config
@@ -103,6 +103,6 @@ def test_a_statistic_is_the_gradient_whatever_the_parameters_are(folder: Path) -
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_tuned(name: str, folder: Path, tmp_path: Path) -> None:
     run = config.load(folder / f"{name}.toml")
-    result = tune(run, "digits", root=None, home=tmp_path, trials=12, seed=1)
+    result = tune(run, public_rows(run, "digits", None, tmp_path), trials=12, seed=1)
     assert any(key.startswith("algorithm.") for key in result.best.values)
     assert (result.best.metric or 0.0) > 0.8

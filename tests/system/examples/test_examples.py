@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import re
 import shutil
 import subprocess
 import sys
@@ -22,21 +24,22 @@ MADE = shutil.ignore_patterns(
     "*.csv", "*.npz", "*.json", "train", "public", "*.safetensors", "__pycache__"
 )
 QUICK = ("own-images", "own-table")
-FINE_TUNE = "fine-tune"  # which has a test of its own
+FINE_TUNE = "fine-tune"  # which has a test of its own, as have these:
+ASK, NO_PUBLIC_DATA, CREDIT = "ask", "no-public-data", "credit"
+OF_ITS_OWN = {FINE_TUNE, ASK, NO_PUBLIC_DATA, CREDIT}
 EXAMPLES = sorted(file.parent.name for file in (ROOT / "examples").glob("*/run.toml"))
 
 
 def test_all_of_them_are_there() -> None:
-    expected = {"own-table", "own-images", "own-model", "by-person", FINE_TUNE, "hugging-face"}
-    expected |= {"lora", "own-text"}
+    expected = {"own-table", "own-images", "own-model", "by-person", "hugging-face", "lora"}
+    expected |= {"own-text"} | OF_ITS_OWN
     assert expected <= set(EXAMPLES)
 
 
-def trained(file: Path, out: Path, variables: dict[str, str]) -> tuple[dict[str, Any], str]:
-    """Return the summary of `tacit run`, and what it printed."""
-    command = [sys.executable, "-m", "tacit_services.cli.main", "run", str(file)]
+def printed(command: list[str], variables: dict[str, str]) -> str:
+    """Return what a command prints that ends well."""
     completed = subprocess.run(
-        [*command, "--out", str(out)],
+        command,
         capture_output=True,
         text=True,
         timeout=20 * PATIENCE,  # minutes on a machine that has other work, too
@@ -44,7 +47,16 @@ def trained(file: Path, out: Path, variables: dict[str, str]) -> tuple[dict[str,
         env=variables,
     )
     assert completed.returncode == 0, completed.stderr
-    return json.loads((out / "summary.json").read_text()), completed.stdout
+    return completed.stdout
+
+
+def trained(
+    file: Path, out: Path, variables: dict[str, str], *options: str
+) -> tuple[dict[str, Any], str]:
+    """Return the summary of `tacit run`, and what it printed."""
+    command = [sys.executable, "-m", "tacit_services.cli.main", "run", str(file), *options]
+    output = printed([*command, "--out", str(out)], variables)
+    return json.loads((out / "summary.json").read_text()), output
 
 
 def made(name: str, place: Path) -> tuple[Path, dict[str, str]]:
@@ -79,7 +91,7 @@ def learnt(folder: Path, out: Path, variables: dict[str, str]) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*QUICK, *nightly(*sorted({*EXAMPLES} - {FINE_TUNE, *QUICK}))])
+@pytest.mark.parametrize("name", [*QUICK, *nightly(*sorted({*EXAMPLES} - {*OF_ITS_OWN, *QUICK}))])
 def test_an_example_learns_within_its_budget(name: str, tmp_path: Path) -> None:
     folder, variables = made(name, tmp_path)
     learnt(folder, tmp_path / "out", variables)
@@ -91,6 +103,51 @@ def test_its_readme_has_the_one_command_and_few_lines(name: str) -> None:
     text = (ROOT / "examples" / name / "README.md").read_text()
     assert f"`make example NAME={name}`" in text
     assert len(text.splitlines()) <= 14
+
+
+@pytest.mark.slow
+def test_questions_are_answered_by_every_ward(tmp_path: Path) -> None:
+    folder, variables = made(ASK, tmp_path)
+    out = tmp_path / "out"
+    _, output = trained(folder / "run.toml", out, variables)
+    answers = json.loads((out / "answers.json").read_text())
+    assert {(each["edges"], each["of"], each["epsilon"]) for each in answers} == {(5, 5, 0.5)}
+    rows = sum(text.read_text().count("\n") - 1 for text in folder.glob("ward*.csv"))
+    assert abs(answers[0]["value"] - rows) < 500
+    assert all(each["question"] in output for each in answers)
+
+
+@pytest.mark.slow
+def test_a_csv_becomes_a_picture_of_what_drives_the_score(tmp_path: Path) -> None:
+    folder, variables = made(CREDIT, tmp_path)
+    out = tmp_path / "out"
+    variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{variables['PATH']}"
+    printed(["sh", str(folder / "steps.sh"), str(out)], variables)
+    summary = json.loads((out / "run" / "summary.json").read_text())
+    assert 0.9 < summary["privacy"]["epsilon"] <= 1.0
+    assert summary["test_accuracy"] > summary["constant"]["accuracy"] + 0.1
+    functions = json.loads((out / "model" / "model.json").read_text())["functions"]
+    importance = {term["columns"][0]: term["importance"] for term in functions["terms"]}
+    assert max(importance, key=importance.__getitem__) in ("late", "used")
+    assert all(place["deviation"] > 0 for term in functions["terms"] for place in term["bins"])
+    assert 'class="band f0"' in (out / "model" / "functions.svg").read_text()
+    card = (out / "model" / "README.md").read_text()
+    assert "| column | moves a row by, on average | noise alone would by |" in card
+    assert (out / "reasons.csv").read_text().startswith("row,prediction,p(pays),p(defaults),by age")
+    assert len((folder / "README.md").read_text().splitlines()) <= 10
+
+
+@pytest.mark.slow
+def test_a_model_learns_where_no_row_is_public(tmp_path: Path) -> None:
+    folder, variables = made(NO_PUBLIC_DATA, tmp_path)
+    out = tmp_path / "out"
+    variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{variables['PATH']}"
+    output = printed(["sh", str(folder / "steps.sh"), str(out)], variables)
+    summary = json.loads((out / "run" / "summary.json").read_text())
+    assert 3.2 < summary["privacy"]["epsilon"] < 3.4  # jointly with the questions' 0.2
+    assert "test" not in config.load(out / "clinic" / "run.toml").data.model_fields_set
+    right, most = map(float, re.findall(r"([0-9.]+)%", output)[-2:])
+    assert right > most + 20
 
 
 @pytest.mark.exhaustive

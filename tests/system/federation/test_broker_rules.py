@@ -234,6 +234,23 @@ def gets_in(federation: Federation, name: str) -> bool:
     return True
 
 
+@pytest.mark.parametrize("runs", [(), ("r",), ("r", "s")])
+def test_who_was_revoked_is_thrown_out_however_many_runs_it_was_let_in_to(
+    federation: Federation, runs: tuple[str, ...]
+) -> None:
+    for run in runs:
+        federation.rules.open(run, "edge-0")
+    with (
+        connected(federation, "edge-0") as (revoked, _),
+        connected(federation, "edge-1") as (other, _),
+    ):
+        federation.authority.revoke("edge-0")
+        federation.rules.disconnect("edge-0")
+        wait_for(lambda: not revoked.up)
+        federation.rules.disconnect("edge-0")  # again, as after an answer that was lost
+        assert (revoked.connects, other.connects, other.up) == (1, 1, True)
+
+
 def test_a_rule_that_holds_already_disconnects_nobody(federation: Federation) -> None:
     federation.rules.open("r", "edge-0")
     with connected(federation, "edge-0") as (edge, _):

@@ -13,26 +13,22 @@ import pytest
 from tests.helpers.federation import check_counted_once, endless_run, federation, run_file
 from tests.helpers.nightly import nightly
 
-KILLS = 1  # of each member, and of the host
 BY_POLICY = 'accept = "within"\nlifetime_epsilon = 8.0'
 
 
 def test_two_runs_at_once_go_on_whoever_is_killed(tmp_path: Path) -> None:
-    with federation(tmp_path, members=3) as (host, sites):
-        for site in sites[:2]:
+    with federation(tmp_path, members=2) as (host, sites):
+        for site in sites:
             site.join(host, BY_POLICY)
-        sites[2].join(host, f"{BY_POLICY}\nmax_epsilon = 1.0")
         for name, epsilon in (("first", 2.0), ("second", 3.0)):
-            run = run_file(tmp_path, epsilon=epsilon, updates=200)
+            run = run_file(tmp_path, epsilon=epsilon, updates=120)
             host.tacit("submit", run, "--name", name, "--federation", host.place)
         for name in ("first", "second"):
             host.wait_run(name, lambda stands: stands["applied"] > 20)
-        for _ in range(KILLS):
-            host.kill()
-            host.serve("--log", "info")
-            for site in sites[:2]:
-                site.kill()
-                site.join(host, BY_POLICY)
+        host.kill()
+        host.serve("--log", "info")
+        sites[0].kill()
+        sites[0].join(host, BY_POLICY)
         runs = [
             host.wait_run(name, lambda stands: stands["state"] == "ended")
             for name in ("first", "second")
@@ -40,13 +36,12 @@ def test_two_runs_at_once_go_on_whoever_is_killed(tmp_path: Path) -> None:
         distinct: Counter[str] = Counter()
         for stands in runs:
             pushes = host.accepted(stands["name"])
-            check_counted_once(pushes, 200)
-            assert stands["applied"] == 200
+            check_counted_once(pushes, 120)
+            assert stands["applied"] == 120
             distinct.update(edge for edge, _ in pushes)
-            assert stands["refused"] == [{"member": "Site 2", "reason": "policy"}]
-        for site in sites[:2]:
+        for site, kills in zip(sites, (1, 0), strict=True):
             spare = site.charges() - distinct[site.identity]
-            assert 0 <= spare <= 2 * (KILLS + 1)  # a release of each run for a kill, and the last
+            assert 0 <= spare <= 2 * (kills + 1)  # a release of each run for a kill, and the last
             assert set(re.findall(r"edge-\d+", site.text("join.log"))) == {site.identity}
 
 
@@ -79,25 +74,22 @@ def test_a_federation_moves_to_another_host_in_the_middle_of_a_run(tmp_path: Pat
 
 
 def test_an_owner_withdraws_and_another_joins_while_a_run_trains(tmp_path: Path) -> None:
-    with federation(tmp_path, members=3) as (host, sites):
-        for site in sites[:2]:
-            site.join(host, BY_POLICY)
-        run = endless_run(tmp_path)
+    with federation(tmp_path, members=2) as (host, (leaves, comes)):
+        leaves.join(host, BY_POLICY)
+        run = endless_run(tmp_path, count=1)
         host.tacit("submit", run, "--name", "long", "--federation", host.place)
         host.wait_run("long", lambda stands: stands["applied"] > 10)
-        sites[2].join(host, BY_POLICY)
-        host.wait_run("long", lambda stands: "Site 2" in stands["members"])
-        said = sites[0].tacit("offers", "withdraw", "long", "--state", sites[0].state)
+        comes.join(host, BY_POLICY)
+        host.wait(lambda: comes.identity in {edge for edge, _ in host.accepted("long")})
+        said = leaves.tacit("offers", "withdraw", "long", "--state", leaves.state)
         assert "nothing leaves from now on" in said
-        spent = sites[0].charges()
+        spent = leaves.charges()
         stands = host.wait_run(
             "long", lambda stands: {"member": "Site 0", "reason": "withdrawn"} in stands["refused"]
         )
         before = stands["applied"]
         host.wait_run("long", lambda stands: stands["applied"] > before + 20)
-        assert sites[0].charges() == spent
-        newcomer = sites[2].identity
-        host.wait(lambda: newcomer in {edge for edge, _ in host.accepted("long")})
+        assert leaves.spent_nothing_since(spent)
         host.tacit("stop", "long", "--federation", host.place)
         host.wait_run("long", lambda stands: stands["state"] == "stopped")
 
@@ -126,7 +118,8 @@ def test_an_owner_answers_by_hand(tmp_path: Path) -> None:
         summary = json.loads((out / "summary.json").read_text())
         assert summary["applied"] == 40
         log = (host.place / "audit.jsonl").read_text().splitlines()
-        assert [json.loads(line)["did"] for line in log] == ["submitted", "accepted"]
+        did = [json.loads(line)["did"] for line in log]  # a statement may come after the run's end
+        assert did in (["submitted", "accepted"], ["submitted", "accepted", "stated"])
 
 
 def test_only_what_is_typed_after_the_screen_is_an_answer(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.exhaustive]
 def test_pictures_of_both_pages(browser: Browser, tmp_path: Path) -> None:
     with federation(tmp_path, members=2) as (host, (mary, north)):
         mary.name, north.name = "St. Mary's", "Clinic North"
-        url = joined_with_page(host, mary)
+        url = joined_with_page(host, mary, lifetime=8.0)
         north.join(host, 'accept = "within"\nlifetime_epsilon = 8.0\nmax_epsilon = 3.0')
         for name, epsilon in (("lungs", 2.0), ("retina", 2.0), ("skin", 6.0)):
             run = run_file(tmp_path, count=2, updates=400, epsilon=epsilon)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -45,6 +46,8 @@ class FederationHost:
 
     def __init__(self, folder: Path) -> None:
         self.clock = Clock()
+        self.wall = Clock()  # by which certificates end
+        self.wall.now = time.time()
         self.authority = CertificateAuthority.create(folder / "ca")
         self.server_folder = self.authority.issue("https", [HOST])
         self.tokens = JoinTokens(folder / "ca", self.clock)
@@ -58,12 +61,12 @@ class FederationHost:
     def app(self) -> FastAPI:
         app = FastAPI()
         install(app)
-        desk = MemberDesk(self.authority, self.tokens, self.members)
+        desk = MemberDesk(self.authority, self.tokens, self.members, clock=self.wall)
         app.include_router(desk.router())
 
-        known = Depends(member_of_request(self.members))
+        known = Depends(member_of_request(self.members, self.wall))
 
-        near = Depends(near_member_of_request(self.members))
+        near = Depends(near_member_of_request(self.members, self.wall))
 
         @app.get("/runs")
         def runs(member: Member = near) -> dict[str, str]:
@@ -305,6 +308,24 @@ def test_who_was_revoked_is_refused_on_a_connection_that_is_open(
         host.join(token, key, "A")
 
 
+def test_a_certificate_that_has_ended_is_refused_on_a_connection_that_is_open(
+    host: FederationHost, tmp_path: Path
+) -> None:
+    token, key = host.tokens.add("line"), certificates.new_key()
+    member = host.join(token, key, "A")
+    trusted = host.context(tmp_path / "site", key, member.certificate)
+    csr = {"csr": certificates.pem(certificates.request(key, "edge-0")).decode()}
+    with httpx.Client(base_url=host.url, verify=trusted, trust_env=False) as web:
+        ends = member.certificate.not_valid_after_utc.timestamp()
+        host.wall.now = ends - 1
+        assert (web.get("/me").status_code, web.get("/runs").status_code) == (200, 200)
+        host.wall.now = ends
+        for answer in (web.get("/me"), web.get("/runs"), web.post("/v1/renew", json=csr)):
+            assert (answer.status_code, "has ended" in answer.json()["detail"]) == (401, True)
+    with host.authority.locked():
+        assert len(host.authority.issued("edge-0")) == 1
+
+
 def test_members_and_numbers_outlive_their_host(tmp_path: Path) -> None:
     folder = tmp_path / "federation"
     first = FederationHost(folder)
@@ -313,7 +334,7 @@ def test_members_and_numbers_outlive_their_host(tmp_path: Path) -> None:
         first.join(token, key)
         first.join(token, certificates.new_key())
     again = FederationHost.__new__(FederationHost)
-    again.clock = first.clock
+    again.clock, again.wall = first.clock, first.wall
     again.authority = CertificateAuthority(folder / "ca")
     again.server_folder = first.server_folder
     again.tokens, again.members = JoinTokens(folder / "ca"), Members(folder / "members")

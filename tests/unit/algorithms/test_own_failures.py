@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tacit_services.project.tuning import tune, written
+from tacit_services.project.tuning import public_rows, tune, written
 
 from tacit import config
 from tacit.algorithms import registry
@@ -206,7 +206,7 @@ def test_tune_trains_with_the_task_that_the_code_asks_for(tmp_path: Path) -> Non
     text = RUN.format(module="local").replace("updates = 12", "updates = 150")
     text += "privacy.clip = 1.0\nprivacy.batch = 60\nprivacy.epsilon = 20.0\n"
     run = config.parse(text, "test", folder=tmp_path)
-    result = tune(run, "digits", root=None, home=tmp_path, trials=1, seed=1)
+    result = tune(run, public_rows(run, "digits", None, tmp_path), trials=1, seed=1)
     assert (result.best.metric or 0) > 0.6
     # What the run file states for sites is written anew with what was found.
     edge = '{kind = "local steps", learning_rate = 0.3, steps_min = 2}'

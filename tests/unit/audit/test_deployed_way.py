@@ -9,12 +9,14 @@ import os
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tacit_services.cli.audit import host
 from tacit_services.identity.folder import Identity
 from tacit_services.settings import EdgeSettings
@@ -24,10 +26,17 @@ from torch import nn
 
 from tacit import config
 from tacit.algorithms.base.edge import EdgeRole
+from tacit.algorithms.base.gradient_edge import GradientEdge
 from tacit.algorithms.gossip.adp2sgd import Peer
 from tacit.algorithms.gossip.allreduce import SyncPeer
+from tacit.algorithms.least_squares.moments_edge import MomentsEdge
 from tacit.audit import own_modules, whole
 from tacit.audit.adapters import make
+from tacit.audit.asked_edge import AskedSource, AskedSubject
+from tacit.audit.asked_worlds import TOGETHER
+from tacit.audit.judged_edge import JudgedSource, JudgedSubject
+from tacit.audit.judged_worlds import TWO
+from tacit.audit.moments_attack import MomentsSource, MomentsSubject
 from tacit.audit.mutants import OTHERS, SAMPLED
 from tacit.audit.own_modules import Gated, Raising, RecurrentUnit, model_of
 from tacit.audit.subject import NARROW, Randomness, Subject
@@ -41,9 +50,12 @@ from tacit.kernels.loading import library
 from tacit.models.graph.frozen_module import FrozenModule
 from tacit.models.trusted_module import TrustedModule
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.private_sum.judged_sums import JudgedSums
+from tacit.privacy.private_sum.moment_sums import MomentSums
 from tacit.privacy.private_sum.row_by_row import GraphSums
 from tacit.privacy.private_sum.row_sums import RowSums
 from tacit.privacy.private_sum.rows_alone import RowsAlone
+from tacit.privacy.private_sum.whole_sums import WholeSums
 from tacit.privacy.release import PRIVATE
 from tests.helpers.run_files import toml
 
@@ -52,7 +64,9 @@ compiled = pytest.mark.skipif(
 )
 ALONE = "drawn rows alone"
 WITHOUT_NOISE = ("asgd", "csgd", "sgd", "adpsgd")
-NAMES = [name for name in BUILT_IN if name not in (*WITHOUT_NOISE, "vafl")]
+# Those that release of all rows have tests of their own after this one, or in test_histograms.py.
+ELSEWHERE = (*WITHOUT_NOISE, "vafl", "ask", "least-squares", "ebm")
+NAMES = [name for name in BUILT_IN if name not in ELSEWHERE]
 PEERS = ("adp2sgd", "sync")
 # Tests of what has no kernels: what is deployed in slots, as units of several rows, and a graph.
 WITHOUT_KERNELS = ("places", "places in a graph", "own", "raising", "person", "dealt", "people")
@@ -112,6 +126,43 @@ def test_the_audits_way_is_the_deployed_way(name: str, mechanism: str, tmp_path:
     assert way(audited(kind, mechanism)) == way(role)
     if library() is not None:
         assert (way(role) == ALONE) == (name not in PEERS)
+
+
+def test_the_audited_edge_of_second_moments_is_the_deployed_one(tmp_path: Path) -> None:
+    mine = MomentsSource(MomentsSubject(), Randomness(1))
+    role = deployed(run("least-squares", "discrete_gaussian"), tmp_path)
+    assert type(role) is type(mine.edge) is MomentsEdge
+    assert type(role.private_sum) is type(mine.edge.moments) is MomentSums
+
+
+def test_the_audited_edge_that_is_asked_is_the_deployed_one(tmp_path: Path) -> None:
+    file = TOGETHER.write(tmp_path, TOGETHER.persons[0])
+    definition = config.load(file).define()
+    mine = AskedSource(AskedSubject(), Randomness(1), file, TOGETHER)
+    role = deployed(definition, tmp_path)
+    assert type(role) is type(mine.edge) is GradientEdge
+    assert isinstance(role.private_sum, WholeSums)
+    assert isinstance(mine.edge.private_sum, WholeSums)
+    assert torch.equal(role.private_sum.x, mine.edge.private_sum.x)
+    # All of its plan but for z, and for the budget, which an audit passes.
+    plan, own = role.releaser.plan, mine.edge.releaser.plan
+    assert replace(own, noise_multiplier=plan.noise_multiplier, epsilon=plan.epsilon) == plan
+
+
+def test_the_audited_edge_that_judges_is_the_deployed_one(tmp_path: Path) -> None:
+    mine = JudgedSource(JudgedSubject(), Randomness(1), tmp_path, TWO, TWO.persons[0], ":memory:")
+    definition = config.load(tmp_path / "run.toml").define()
+    role = deployed(definition, tmp_path)  # by a ledger of its own, so the sides are others
+    assert type(role) is type(mine.edge) is GradientEdge
+    assert way(role) == way(mine.edge)
+    assert role.judge is not None
+    assert mine.edge.judge is not None
+    assert type(role.judge.sums) is type(mine.edge.judge.sums) is JudgedSums
+    assert role.judge.sums.sheet == mine.edge.judge.sums.sheet == TWO.sheet
+    for honest, own in ((role, mine.edge), (role.judge, mine.edge.judge)):
+        plan, others = honest.releaser.plan, own.releaser.plan
+        assert replace(others, noise_multiplier=plan.noise_multiplier, epsilon=plan.epsilon) == plan
+        assert honest.releaser._cost().side == own.releaser._cost().side
 
 
 @pytest.mark.parametrize("kind", [Gated, Raising, RecurrentUnit])

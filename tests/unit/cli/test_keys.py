@@ -37,7 +37,7 @@ def test_one_section_by_its_name_or_its_algorithms() -> None:
     assert printed("privacy").startswith("## [privacy]\n")
     assert "`buffer`" in printed("fedbuff")
     assert printed("fedbuff") == printed("sgd")
-    assert printed("algorithm").count("## [algorithm]") == 6
+    assert printed("algorithm").count("## [algorithm]") == 9
     with pytest.raises(ConfigError, match=r"SECTION='privicy'.*privacy"):
         CliRunner().invoke(app, ["keys", "privicy"], catch_exceptions=False)
 

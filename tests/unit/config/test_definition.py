@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import fields
 
 import pytest
+from pydantic import BaseModel
 
 from tacit import config
 from tacit.config import RunFile
+from tacit.config.asked import AskSection
 from tacit.config.definition import Definition
 
 FILE = """
@@ -38,7 +40,11 @@ def test_a_definition_has_the_sections_of_its_run_file_under_the_same_names() ->
 
 def test_what_follows_from_the_sections_takes_the_name_of_no_key() -> None:
     run = run_file()
-    keys = {key for name in RunFile.model_fields for key in type(getattr(run, name)).model_fields}
+    kinds: list[type[BaseModel]] = [
+        AskSection,
+        *(type(getattr(run, name)) for name in RunFile.model_fields.keys() - {"ask"}),
+    ]
+    keys = {key for kind in kinds for key in kind.model_fields}
     assert not keys & ({field.name for field in fields(Definition)} - RunFile.model_fields.keys())
 
 

@@ -115,3 +115,13 @@ def test_a_stop_that_can_end_nothing_is_named(
         updates=updates, every=every, pushes=pushes, test=public
     )
     assert "run.stop" not in warnings_text(without)
+
+
+@pytest.mark.parametrize(("pushes", "few"), [(200, True), (209, True), (210, False)])
+def test_looks_that_few_edges_are_left_for_are_named(pushes: int, few: bool) -> None:
+    text = TABLE.replace('stop = "no better"', "").format(
+        updates=1000, every=10, pushes=pushes, test=""
+    )
+    told = warnings_text(f'{text}at = "edges"\nheld_out = 0.2\nepsilon = 0.5\nlooks = 5\n')
+    assert ("judges no more: the last looks are of few edges" in told) is few
+    assert ("privacy.pushes = 210" in told) is few

@@ -40,6 +40,14 @@ def test_an_unknown_key_names_the_one_that_was_meant() -> None:
     )
 
 
+def test_an_unknown_key_steers_no_terminal_and_fills_none() -> None:
+    hostile = f'[run]\n"\\u001b[31m\\n\\u202e" = 1\n"{"x" * 5000}" = 2\n'
+    fault = refusal(hostile)
+    assert fault.isprintable()
+    assert "run.?[31m??=1: unknown key" in fault
+    assert len(fault) < 2000
+
+
 def test_an_unknown_section_is_refused() -> None:
     assert "typo: unknown key" in refusal(text() + "\n[typo]\n")
 
@@ -92,7 +100,8 @@ def test_an_empty_file_says_everything_that_is_missing() -> None:
         ),
         (
             {"model.name": '"resnet"', "data.features": '"scattering"'},
-            "needs model.name logistic or svm or mlp or python or graph, not resnet",
+            "needs model.name logistic or linear or svm or mlp or python or graph or additive, "
+            "not resnet",
         ),
         ({**TEXT, "data.vocabulary": "33279"}, "data.vocabulary=33279"),
         ({"model.name": '"mlp"', "model.hidden": "[0]"}, "model.hidden.0=0"),

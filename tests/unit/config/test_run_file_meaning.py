@@ -79,15 +79,21 @@ OF_A_MODULE = {
 }
 
 
+# Of judging at the edges: tests/unit/config/test_judging.py.
+OF_LOOKS = {f"evaluation.{key}" for key in ("at", "held_out", "epsilon", "looks", "largest_error")}
+
+
 def test_the_list_of_changes_names_every_parameter_there_is() -> None:
     sections = {name: field.annotation for name, field in RunFile.model_fields.items()}
     del sections[
         "guard"
     ]  # test_guard_sums: but for what decides the model it may change while a run goes on
     del sections["network"]  # for the simulator, which has no journal
+    del sections["ask"]  # in the place of training: test_asked
     sections |= {"algorithm": Mapa, "data": BenchmarkData}
     keys = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]
-    assert keys == set(OTHER) | OF_A_MODULE | {"data.kind", "run.stop"}
+    elsewhere = {"data.kind", "run.stop", "model.bins"}  # bins: tests/unit/algorithms/test_ebm.py
+    assert keys == set(OTHER) | OF_A_MODULE | OF_LOOKS | elsewhere
     assert {f"algorithm.{key}" for key in FedAsync.model_fields} == {
         *FEDASYNC,
         "algorithm.steps_max",

@@ -6,14 +6,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
+from tacit_services.conformance import made_up
+from tacit_services.conformance.check_result import NonconformanceError
 from tacit_services.conformance.played_run import Rehearsal
-from tacit_services.conformance.suite import (
-    CHECKS,
-    NonconformanceError,
-    attacks,
-    conform,
-    conformance_subject,
-)
+from tacit_services.conformance.suite import CHECKS, attacks, conform, conformance_subject
 
 from tacit import config
 from tacit.algorithms import LocalStepsTask
@@ -98,8 +94,9 @@ class Own(ServerAlgorithm):
 # What a rule must not do, in the place of its step's last line.
 BROKEN_RULES = {
     "peeks": """
-        rows = [each for each in gc.get_objects() if type(each).__name__ == "EdgeRows"]
-        return params - self.rate * self.velocity + 1e-6 * sum(each.y.sum() for each in rows)
+        if not hasattr(self, "rows"):
+            self.rows = [each for each in gc.get_objects() if type(each).__name__ == "EdgeRows"]
+        return params - self.rate * self.velocity + 1e-6 * sum(each.y.sum() for each in self.rows)
 """,
     "dated": """
         return params - self.rate * self.velocity / datetime.date.today().year
@@ -144,6 +141,18 @@ def failed(rehearsal: Rehearsal, checks: Iterable[str] = ()) -> set[str]:
 
 def test_a_right_algorithm_passes(tmp_path: Path) -> None:
     assert failed(rehearsal(tmp_path, "right", RIGHT)) == set()
+
+
+def test_the_algorithm_of_questions_passes_on_rows_that_are_made_up(tmp_path: Path) -> None:
+    run = made_up.questions(tmp_path)
+    played = Rehearsal(run, 1, made_up.rows_of(run, tmp_path))
+    assert failed(played) == set()
+    assert played.server.version == len(played.pushes) == 3
+
+
+def test_own_rows_are_no_rehearsal(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is somebody's own"):
+        Rehearsal(made_up.questions(tmp_path), 1)
 
 
 @pytest.mark.parametrize("saved", [True, False])

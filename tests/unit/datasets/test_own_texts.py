@@ -18,7 +18,7 @@ from tacit.datasets.own.rows import EncodedRows, RowError
 from tacit.datasets.own.rows_file import rows_of
 from tacit.datasets.own.schema import Category, NextTokenGoal, TableSchema, Tokenized
 from tacit.datasets.own.table import TableReader
-from tacit.datasets.own.vocabulary import vocabulary
+from tacit.datasets.own.vocabulary import MOST_CHARACTERS, vocabulary
 from tacit.datasets.target import NOT_LEARNT
 from tacit.errors import ConfigError, OwnersError
 from tests.helpers import own_texts
@@ -233,6 +233,54 @@ def test_a_file_that_is_no_tokenizers_is_refused_in_one_line(tmp_path: Path, nam
     assert message in str(refused.value)
     assert "data.columns" in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def grows(times: int, count: int) -> dict[str, Any]:
+    """Return rules of which each lets a letter grow so many times."""
+    rule = {"type": "Replace", "pattern": {"String": "q"}, "content": "q" * times}
+    return {"type": "Sequence", "normalizers": [rule] * count}
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"normalizer": grows(10, 12)}, "normalizer: Replace lets a text grow more than 64 times"),
+        ({"normalizer": {"type": "Prepend", "prepend": "x" * 99}}, "Prepend lets a text grow"),
+        ({"pre_tokenizer": split("(x+x+)+y")}, "has a loop or a choice in a loop"),
+        ({"pre_tokenizer": split("(ab|a)*c")}, "has a loop or a choice in a loop"),
+        ({"pre_tokenizer": split(r"(a+)b\1")}, "refers to what it has read"),
+        ({"pre_tokenizer": split(r"(?<n>a\g<n>?b)")}, "is not of a form that tacit can judge"),
+    ],
+)
+def test_a_rule_that_a_text_could_hold_up_a_site_with_is_refused(
+    tmp_path: Path, changed: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        column(tmp_path, **changed)
+    assert why in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        r"(?i:'s|'t)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
+        r"[\p{Lu}\p{Lt}\p{M}]*[\p{Ll}\p{Lo}]+(?i:'s|'t)?|\p{N}{1,3}|\s+",
+        r"<\|startoftext\|>|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+",
+    ],
+)
+def test_the_regular_expressions_of_well_known_tokenizers_are_read(
+    tmp_path: Path, pattern: str
+) -> None:
+    assert column(tmp_path, pre_tokenizer=split(pattern)).vocabulary.numbers("pain", 6)
+
+
+def test_of_a_long_text_no_more_is_read_than_its_numbers_need(tmp_path: Path) -> None:
+    words = column(tmp_path, length=6).vocabulary
+    long = "pain " * 100_000
+    assert words.numbers(long, 6) == numbers(*["pain"] * 6)
+    assert words.numbers(" " * (6 * MOST_CHARACTERS) + "pain", 6) == []
 
 
 def test_a_file_that_is_too_large_is_refused(

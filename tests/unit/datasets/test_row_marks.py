@@ -78,7 +78,9 @@ def test_columns_are_told_apart() -> None:
     chance = np.random.default_rng(1).random((200, 2))
     batch = pa.record_batch({"a": chance[:, 0], "b": chance[:, 1], "c": np.zeros(200)})
     swapped = pa.record_batch({"a": chance[:, 1], "b": chance[:, 0], "c": np.zeros(200)})
-    straight, crossed = (marks_of(schema, each).rows.tolist() for each in (batch, swapped))
+    straight, crossed = (
+        marks_of(schema.columns, schema.unit, each).rows.tolist() for each in (batch, swapped)
+    )
     assert len(set(straight)) == 200
     assert not set(straight) & set(crossed)
 

@@ -19,6 +19,7 @@ from tacit.datasets.own.rows import Reader, RowError, hashed
 from tacit.datasets.own.schema import Category, Number, TableSchema
 from tacit.datasets.own.table import TableReader
 from tacit.datasets.own.torch_dataset import DatasetReader
+from tacit.datasets.own.unit_ids import unit_text
 
 VALUES = Values((1,), Bounds(0.0, 1.0), 2)
 TABLE = TableReader(TableSchema((Number("x", 0, 1),), Category("y", ("0",)), "who"))
@@ -110,3 +111,9 @@ def test_decimals_are_whole_numbers_or_refused(tmp_path: Path) -> None:
     parquet.write_table(pa.table(columns | {"who": [Decimal("7.00"), Decimal("7.50")]}), path)
     with pytest.raises(RowError, match="whole number"):
         ids(path, TABLE)
+
+
+def test_an_id_has_one_unit_whichever_way_its_accents_are_written() -> None:
+    """A person in a file that a Mac and another machine have filled would count twice."""
+    one, two = "J\u00fcrg", "Ju\u0308rg"
+    assert unit_text(one, "who", 0) == unit_text(f" {two} ", "who", 1) == one

@@ -100,7 +100,7 @@ def test_the_closing_table_shows_names_as_they_are() -> None:
 
 def test_a_forged_receipt_writes_one_plain_line_of_log(caplog: pytest.LogCaptureFixture) -> None:
     outbox: Any = SimpleNamespace(
-        oldest=lambda: (7, b""), done=lambda seq: None, next_seq=lambda: 8
+        oldest=lambda: (7, b""), done=lambda seq, accepted: None, next_seq=lambda: 8
     )
     ledger = SimpleNamespace(charged=lambda: SimpleNamespace(count=0))
     role: Any = SimpleNamespace(edge="edge-1", releaser=SimpleNamespace(ledger=ledger))
@@ -161,6 +161,7 @@ def test_the_facts_of_a_run_stand_under_its_bar() -> None:
         state="training",
         over=False,
         test_accuracy=0.915,
+        judged=None,
         stages=2,
         schedule=schedule,
         staleness=SimpleNamespace(mean=3.5),
@@ -260,3 +261,16 @@ def test_an_early_end_says_what_it_has_saved() -> None:
     [line] = display._stopped({"unspent": {"edge-0": 1.5, "edge-1": 2.25}})
     assert "each edge keeps ε = 1.50 to 2.25 of its budget" in line.plain
     assert display._stopped({}) == []
+
+
+def test_a_run_is_a_row_whatever_its_reason_is_and_a_date_that_is_none_is_shown() -> None:
+    run = SimpleNamespace(
+        name="retina", state="stopped", why="no\n│ retina2 │ ended\x1b[31m", applied=1, updates=2,
+        members=[], refused=[], researcher="ada",
+    )  # fmt: skip
+    console = Console(width=300, file=io.StringIO())
+    plain = rendered(text_tables.runs(console, [run]), console)  # type: ignore[list-item]
+    run.why = "no"
+    assert plain.count("\n") == rendered(text_tables.runs(console, [run]), console).count("\n")  # type: ignore[list-item]
+    content = {"members": [], "tokens": [{"name": "t", "left": None, "until": 1e308}]}
+    assert "until no date" in rendered(text_tables.members(console, content), console)

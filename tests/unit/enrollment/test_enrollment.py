@@ -340,6 +340,8 @@ class TestCommand:
         lines = text.read_text().splitlines()
         assert [line.removeprefix("user ") for line in lines if line[:4] == "user"] == usernames
         assert "topic write tacit/v1/trial/up/edge-2/0/0" in lines
+        definitions = json.loads((folder / "broker" / "rabbitmq.json").read_text())
+        assert [user["name"] for user in definitions["users"]] == usernames
         assert mode(rules) == mode(text) == 0o640
         (token,) = TokenRegister(folder).all()
         assert (token.edges, token.once) == ("edge-0..2", False)

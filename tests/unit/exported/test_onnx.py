@@ -25,6 +25,7 @@ from tacit.models.objectives import objective_of
 from tests.helpers.forty_modules import CASES
 from tests.helpers.graphs import PLACES, WORDS, frozen_case, frozen_transformer
 from tests.helpers.run_files import toml
+from tests.unit.exported.test_column_functions import model_of
 from tests.unit.exported.test_exported import BUILT_IN, DAYS, X, new_rows, results, written
 
 SEVERAL = ("conv2d", "lstm", "causal attention", "residual", "low rank", "batch norm in eval")
@@ -95,6 +96,32 @@ def test_a_network_of_tacits_answers_the_same(tmp_path: Path, name: str) -> None
     exported.export(tmp_path / "out", tmp_path / "model", with_onnx=True)
     content = (tmp_path / "model" / "model.onnx").read_bytes()
     check_same(run.build_model(), params, content)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "two classes",
+        pytest.param("three classes", marks=pytest.mark.exhaustive),
+        pytest.param("a number", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_an_additive_model_answers_as_predict_does(tmp_path: Path, target: str) -> None:
+    """At the ends of bins, beyond the bounds and for unknown values, too."""
+    model = model_of(tmp_path, target)
+    x = torch.tensor([[0.5, 1, 0, 0], [1 / 32, 0, 0, 1], [1, 0, 1, 0], [-3, 0, 0, 0], [7, 1, 0, 0]])
+    content = onnx_file(model.model, model.params, model.run.source.target)
+    scores, answers = answered(content, x)
+    with torch.no_grad():
+        own = model.model.logits(model.params, x)
+    assert torch.allclose(scores, own, rtol=1e-5, atol=1e-6)
+    if target == "a number":
+        expected = model.run.source.target.unscaled(own.flatten())[:, None]
+    else:
+        expected = model.model.probabilities(own)
+    assert torch.allclose(
+        answers, expected.reshape(answers.shape).to(answers), rtol=1e-5, atol=1e-6
+    )
 
 
 @pytest.mark.slow

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tacit_services.federation.host_packing import HostPacking, RunFileUpload
+from tacit_services.children.child_limits import ChildLimits
+from tacit_services.federation.host_packing import AT_ONCE, HostPacking, RunFileUpload
 from tacit_services.federation.people import Person, Right
 from tacit_services.federation.submissions import Refused
 from tacit_services.offers.offer import Offer
@@ -120,3 +122,48 @@ def test_a_file_that_is_a_folder_too_is_refused(
 
 def test_readers_upload_no_run(packing: HostPacking) -> None:
     assert refusal(lambda: packing.packed(RunFileUpload(text=TEXT), EVE)).status == 403
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is bounded on Linux alone")
+@pytest.mark.parametrize(
+    ("limits", "fault"),
+    [
+        (ChildLimits(memory=1 << 27, seconds=60.0), "takes more than 0.1 GiB of memory"),
+        (ChildLimits(memory=1 << 33, seconds=0.0), "takes more than 0 s"),
+    ],
+)
+def test_a_run_file_that_takes_too_much_is_refused_and_the_host_takes_others(
+    desk: Desk, limits: ChildLimits, fault: str
+) -> None:
+    packing = HostPacking(desk.folder / "packing", desk.pool, desk.folder / "page.pem", limits)
+    refused = refusal(lambda: packing.packed(RunFileUpload(text=TEXT), ADA))
+    assert (refused.status, len(refused.faults)) == (422, 1)
+    assert refused.faults[0].startswith(f"the run file {fault}")
+    assert list((desk.folder / "packing").iterdir()) == []
+    assert packing_of(desk).packed(RunFileUpload(text=TEXT), ADA)
+
+
+def test_a_key_of_many_parts_costs_no_memory(packing: HostPacking) -> None:
+    upload = RunFileUpload(text="a" + ".a" * 50_000 + "=1")
+    (fault,) = refusal(lambda: packing.packed(upload, ADA)).faults
+    assert fault.startswith("run file: line 1: a key of more than 16 parts")
+
+
+def test_of_many_faults_the_first_are_said(packing: HostPacking) -> None:
+    text = TEXT + "".join(f"wrong{number} = 1\n" for number in range(120))
+    faults = refusal(lambda: packing.packed(RunFileUpload(text=text), ADA)).faults
+    assert (len(faults), faults[-1]) == (101, "and 20 more")
+
+
+def test_whoever_packs_holds_nobody_else_up(packing: HostPacking) -> None:
+    upload = RunFileUpload(text=TEXT)
+    with packing._place(ADA):
+        refused = refusal(lambda: packing.packed(upload, ADA))
+        assert (refused.status, "of yours" in str(refused)) == (429, True)
+        assert packing.packed(upload, BOB)
+        with ExitStack() as others:
+            for number in range(1, AT_ONCE):
+                other = Person(f"other-{number}", Right.RESEARCHER, since=0.0)
+                others.enter_context(packing._place(other))
+            assert refusal(lambda: packing.packed(upload, BOB)).status == 429
+    assert packing.packed(upload, ADA)

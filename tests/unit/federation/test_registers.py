@@ -90,11 +90,33 @@ class TestMembers:
 
     @pytest.mark.parametrize(
         "name",
-        ["", " a", "a ", "a  b", "a\tb", "\x1b[31m", "\u202ea", "a\u200bb", "x" * 101, "e\u0301"],
+        [
+            "",
+            " a",
+            "a ",
+            "a  b",
+            "a\tb",
+            "\x1b[31m",
+            "\u202ea",
+            "a\u200bb",
+            "x" * 101,
+            "e\u0301",
+            "a/b",
+            "a\\b",
+            ".",
+            "..",
+        ],
     )
     def test_what_cannot_be_shown_in_a_line_is_no_name(self, tmp_path: Path, name: str) -> None:
         with pytest.raises(ConfigError, match=r"^name="):
             Members(tmp_path).admit(KEYS[0], name, "x", "")
+
+    def test_who_was_admitted_under_a_name_of_old_comes_back(self, tmp_path: Path) -> None:
+        members = Members(tmp_path)
+        members.admit(KEYS[0], "old", "x", "")
+        members._file.path.write_text(members._file.path.read_text().replace("old", "a/b"))
+        assert members.admit(KEYS[0], "a/b", "x", "").name == "a/b"
+        assert members.revoke("a/b").id == "edge-0"
 
     @given(st.text(max_size=120))
     def test_every_text_is_a_name_or_refused_in_one_line(self, name: str) -> None:

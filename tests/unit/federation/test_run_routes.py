@@ -6,7 +6,7 @@ import asyncio
 import json
 import socketserver
 import threading
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,9 +33,11 @@ from tacit_services.federation.submissions import Submissions
 from tacit_services.federation.supervisor import Supervisor
 
 from tacit.errors import ServiceError
+from tests.helpers.servers import PATIENCE
 from tests.unit.federation.test_submissions import checked_here
 from tests.unit.federation.test_supervisor import PRINT, Asked, Process, Rules
 
+STREAMS = ("events", "silence")
 PEOPLE_HERE = {
     "adas": Person("ada", Right.RESEARCHER, since=0.0),
     "bobs": Person("bob", Right.RESEARCHER, since=0.0),
@@ -72,13 +74,23 @@ class House:
         packing = HostPacking(folder / "packing", pool, folder / "page.pem")
         self.app: FastAPI = create_app(
             [
-                run_routes(self.desk, RunProxy(self.sockets), person),
-                run_file_routes(packing, self.desk, person),
-                audit_routes(audit, person),
+                run_routes(self.desk, RunProxy(self.sockets, every=0.05), self.person),
+                run_file_routes(packing, self.desk, self.person),
+                audit_routes(audit, self.person),
             ],
             [],
         )
         self.asked: list[str] = []
+        self.cancelled: set[str] = set()  # tokens
+        self.left = threading.Event()  # whoever has read a stream
+
+    def person(
+        self, credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(PERSON_TOKEN)]
+    ) -> Person:
+        """Return who asks, by a token that was not cancelled."""
+        if credentials is not None and credentials.credentials in self.cancelled:
+            raise HTTPException(401, "the token is missing or wrong")
+        return person(credentials)
 
     def audited(self) -> list[dict[str, Any]]:
         """Return the lines of the audit log."""
@@ -87,10 +99,23 @@ class House:
         return [json.loads(line) for line in lines]
 
     def ask(
-        self, method: str, path: str, token: str = "", length: int = 0, read: bool = True
+        self,
+        method: str,
+        path: str,
+        token: str = "",
+        length: int = 0,
+        read: bool = True,
+        body: bytes = b"",
+        hear: Callable[[bytes], object] = bool,
     ) -> int:
-        """Ask as a client at this machine does; returns the status. read: whether a body comes."""
+        """Ask as a client at this machine does; returns the status.
+
+        read: whether a body comes. hear: gets each piece of the answer's.
+        """
+        length = length or len(body)
         headers = [(b"host", b"127.0.0.1"), (b"content-length", str(length).encode())]
+        if body:
+            headers.append((b"content-type", b"application/json"))
         headers.append((b"authorization", f"Bearer {token}".encode()))
         scope = {
             "type": "http", "method": method, "path": path, "raw_path": path.encode(),
@@ -105,11 +130,13 @@ class House:
             if came:
                 await asyncio.Event().wait()  # the client stays
             came.append(True)
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 statuses.append(message["status"])
+            elif message.get("body"):
+                hear(message["body"])
 
         asyncio.run(self.app(scope, receive, send))
         (status,) = statuses
@@ -125,15 +152,63 @@ def house(tmp_path: Path) -> Iterator[House]:
             house.asked.append(self.rfile.readline().decode().rsplit(" ", 1)[0])
             while self.rfile.readline().strip():
                 pass
+            if house.asked[-1].endswith(STREAMS):
+                self.stream()
+                return
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 
-    with socketserver.UnixStreamServer(str(house.sockets.path("retina")), Aggregator) as server:
+        def stream(self) -> None:
+            """Answer without an end: one event, or one again and again."""
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\ndata: first\n\n")
+            talks = house.asked[-1].endswith("events")
+            self.connection.settimeout(0.02 if talks else PATIENCE)
+            while True:
+                try:
+                    if talks:
+                        self.wfile.write(b"data: another\n\n")
+                    if not self.connection.recv(1):
+                        break
+                except TimeoutError:
+                    continue
+                except OSError:
+                    break
+            house.left.set()
+
+    with socketserver.ThreadingUnixStreamServer(
+        str(house.sockets.path("retina")), Aggregator
+    ) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield house
         server.shutdown()
         thread.join()
     house.sockets.close()
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_whose_token_is_cancelled_reads_no_stream_on(house: House, stream: str) -> None:
+    heard: list[bytes] = []
+
+    def cancel(piece: bytes) -> None:
+        heard.append(piece)
+        house.cancelled.add("adas")
+
+    assert house.ask("GET", f"/v1/runs/retina/{stream}", "adas", hear=cancel) == 200
+    assert heard[0].startswith(b"data: first")
+    assert house.left.wait(PATIENCE)
+    assert house.ask("GET", "/v1/runs/retina/status", "adas") == 401
+
+
+def test_whose_token_is_good_reads_a_stream_on(house: House) -> None:
+    heard: list[bytes] = []
+
+    def hear(piece: bytes) -> None:
+        heard.append(piece)
+        if len(heard) == 20:  # each some hundredths of a second after the one before
+            house.cancelled.add("adas")
+
+    house.ask("GET", "/v1/runs/retina/events", "adas", hear=hear)
+    assert len(heard) >= 20
 
 
 @pytest.mark.parametrize("path", ["/v1/runs", "/v1/run-files"])
@@ -153,6 +228,16 @@ def test_what_a_researcher_asks_of_their_run_is_written_down(house: House) -> No
     assert house.asked == ["POST /v1/halt"]
     (line,) = house.audited()
     assert (line["who"], line["run"], line["path"]) == ("ada", "retina", "halt")
+
+
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [("no more budget", 202), ("a\nretina2  ended", 422), ("\x1b[31m", 422), ("x" * 201, 422)],
+)
+def test_a_stops_reason_is_a_line(house: House, reason: str, status: int) -> None:
+    body = json.dumps({"reason": reason}).encode()
+    assert house.ask("POST", "/v1/runs/retina/stop", "adas", body=body) == status
+    assert len(house.audited()) == (1 if status == 202 else 0)
 
 
 @pytest.mark.parametrize("token", ["bobs", "eves", "nobodys"])

@@ -41,7 +41,7 @@ def test_an_offer_says_whose_answer_it_has_not() -> None:
 def test_a_run_that_all_have_refused_is_offered_no_more() -> None:
     record = answered(OFFERED, edge_0=("declined", "declined"), edge_1=("refused", "policy"))
     assert told(record) == (
-        "waiting", "for another member or answer: Site 0 (declined), Site 1 (policy)",
+        "waiting", "for a member to take part; who does not: Site 0 (declined), Site 1 (policy)",
     )  # fmt: skip
 
 
@@ -74,7 +74,7 @@ def test_a_run_that_every_member_left_says_who_has_withdrawn() -> None:
     record = answered(record, edge_0=("withdrawn", "withdrawn"), edge_1=("refused", "unavailable"))
     assert told(record) == (
         "waiting",
-        "for another member or answer: Site 0 (withdrawn), Site 1 (unavailable)",
+        "for a member to take part; who does not: Site 0 (withdrawn), Site 1 (unavailable)",
     )
 
 

@@ -113,6 +113,15 @@ def test_a_test_set_stays_one(desk: Desk) -> None:
     assert (record.name, record.state) == ("tested", "offered")
 
 
+def test_the_same_again_is_the_same_run_and_another_of_its_name_is_refused(desk: Desk) -> None:
+    rows = desk.upload(b"a,y\n" + b"".join(b"0.5,yes\n-0.5,no\n" for _ in range(20)))
+    first = desk.submit("tested", {"rows.csv": rows}, "rows.csv")
+    assert desk.submit("tested", {"rows.csv": rows}, "rows.csv") == first
+    for test, more in ((None, {}), ("rows.csv", {"run": {"updates": 7}})):
+        with pytest.raises(Refused, match="there is one of this name"):
+            desk.submit("tested", {"rows.csv": rows}, test, **more)
+
+
 def test_a_name_that_no_certificate_has_room_for_is_refused(desk: Desk) -> None:
     assert desk.submit("x" * 53).state == "offered"
     with pytest.raises(Refused, match="too long"):

@@ -106,3 +106,45 @@ def test_public_first_values_of_some_weights_are_frozen_with_the_others(
     assert "words.weight is [3, 8], the module has [20, 8]" in capsys.readouterr().err
     assert tacit(*FREEZE, "--weights", "none.safetensors", *ARGUMENTS) == 2
     assert "no such file" in capsys.readouterr().err
+
+
+ACROSS = """
+import torch
+from torch import nn
+
+
+class Across(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        y = self.up(x)
+        return self.down(y - y.mean(0))
+
+
+class Alone(Across):
+    def forward(self, x):
+        return self.down(self.up(x))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (("nets:Across",), "depends on the other examples of its batch"),
+        (("nets:Alone", "--trainable", "upp.*"), "trainable='upp.*' fits no weight of up.weight"),
+        (("nets:Alone", "--trainable", "up.*,down.*"), "fits no weight of up.weight"),
+    ],
+)
+def test_what_would_train_something_else_is_not_frozen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...], why: str,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("nets.py").write_text(ACROSS)
+    command = ("--shape", "8", "--classes", "3", "--out", "net.graph.json")
+    assert tacit("freeze", *words, *command) == 2
+    assert why in capsys.readouterr().err
+    assert not Path("net.graph.json").exists()
+    assert tacit("freeze", "nets:Alone", "--trainable", "up.*", *command) == 0

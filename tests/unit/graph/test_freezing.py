@@ -150,6 +150,18 @@ def normalises(module: Any, x: Tensor) -> Any:
     return module.layer(module.norm(torch.cat((x, x))))[:1]
 
 
+def normalises_one(module: Any, x: Tensor) -> Any:
+    return module.layer(module.norm(x))
+
+
+def uses_numpy(module: Any, x: Tensor) -> Any:
+    return module.layer(torch.as_tensor(x.numpy()))
+
+
+def looks_up_floats(module: Any, x: Tensor) -> Any:
+    return nn.functional.embedding(x, module.layer.weight)
+
+
 def reads_memory(module: Any, x: Tensor) -> Any:
     return module.layer(x + torch.empty_like(x))
 
@@ -162,7 +174,7 @@ def gives_two(module: Any, x: Tensor) -> Any:
     ("method", "why"),
     [
         (branches, "asks for a number of a row"),
-        (sorts, "takes a time that numbers tell"),
+        (sorts, "takes a time that numbers tell; use"),
         (selects, "asks for a number of a row|gives a size by numbers|mask"),
         (solves, "raises or takes its time by numbers"),
         (drops, "draws at random"),
@@ -170,8 +182,11 @@ def gives_two(module: Any, x: Tensor) -> Any:
         (writes, "writes to a buffer"),
         (writes_to_its_input, "writes to its input"),
         (looks_up, "could have an index outside of 0 to 2; clamp it first"),
-        (uses_complex_numbers, "complex numbers are not read"),
+        (uses_complex_numbers, "complex numbers, which are not read; "),
         (normalises, "writes to a buffer|looks across examples"),
+        (normalises_one, "batch normalization looks across examples; use GroupNorm"),
+        (uses_numpy, "numpy does not work on an example; write it in torch"),
+        (looks_up_floats, "an embedding takes whole numbers; freeze it with --integers N"),
         (reads_memory, "reads memory that nobody has written"),
         (gives_two, "gives 2 tensors"),
     ],

@@ -10,14 +10,20 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from tacit_services.enrollment import certificates
+from tacit_services.member import host_client
 from tacit_services.member.host_client import MOST_OFFER, HostClient
+from tacit_services.member.member_loop import MemberLoop
+from tacit_services.member.member_state import MemberState
 from tacit_services.transport.tls import Tls
 from tacit_services.versions import VERSION_HEADER, own_version
 
 from tacit.errors import ConfigError, ServiceError
+from tests.helpers.servers import HOST, PATIENCE
+from tests.helpers.slow_server import WAYS, slow_server
 
 PRINT = "a" * 64
 
@@ -65,13 +71,16 @@ def host() -> Iterator[HostileHost]:
     thread.join()
 
 
+def _tls(folder: Path) -> Tls:
+    key = certificates.new_key()
+    (folder / "key").write_bytes(certificates.key_pem(key))
+    (folder / "ca").write_bytes(certificates.pem(certificates.authority(key, "authority")))
+    return Tls(folder / "ca", folder / "ca", folder / "key")
+
+
 @pytest.fixture
 def client(host: HostileHost, tmp_path: Path) -> Iterator[HostClient]:
-    key = certificates.new_key()
-    (tmp_path / "key").write_bytes(certificates.key_pem(key))
-    (tmp_path / "ca").write_bytes(certificates.pem(certificates.authority(key, "authority")))
-    tls = Tls(tmp_path / "ca", tmp_path / "ca", tmp_path / "key")
-    with HostClient(f"http://127.0.0.1:{host.server_address[1]}", tls) as client:
+    with HostClient(f"http://127.0.0.1:{host.server_address[1]}", _tls(tmp_path)) as client:
         yield client
 
 
@@ -132,6 +141,54 @@ def test_a_redirection_is_not_followed(host: HostileHost, client: HostClient) ->
     host.headers = {"Location": "/v1/elsewhere"}
     with pytest.raises(ServiceError, match="302"):
         client.offer("retina")
+
+
+def test_a_redirection_to_what_is_no_address_is_no_federations_answer(
+    host: HostileHost, client: HostClient
+) -> None:
+    host.status = 302
+    host.headers = {"Location": "https://xn--a/"}
+    with pytest.raises(ServiceError, match="302"):
+        client.offers()
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("ask", [lambda client, _: client.offers(), _fetch])
+def test_who_answers_byte_by_byte_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str,
+    ask: Callable[[HostClient, Path], object],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(host_client, "_SECONDS", 1.0)
+    with (
+        slow_server(way) as server,
+        HostClient(f"http://{HOST}:{server.port}", _tls(tmp_path)) as client,
+        pytest.raises(ServiceError, match="no whole answer within 1 s"),
+    ):
+        ask(client, tmp_path)
+
+
+def test_a_member_that_is_told_to_end_does_not_wait_for_its_host(tmp_path: Path) -> None:
+    stop = threading.Event()
+    state = MemberState(tmp_path / "state")
+    with (
+        slow_server("headers") as server,
+        HostClient(f"http://{HOST}:{server.port}", _tls(tmp_path), stop=stop) as client,
+    ):
+        loop = MemberLoop(client, state, _nothing, _nothing, _NoDiary())
+        thread = threading.Thread(target=loop.run, args=(stop,))
+        thread.start()
+        assert server.requested.wait(PATIENCE)
+        stop.set()
+        thread.join(5.0)  # the host answers for 20 s, and is then asked again
+        assert not thread.is_alive()
+
+
+def _nothing(*_: object) -> NoReturn:
+    raise AssertionError("nothing is offered")
+
+
+class _NoDiary:
+    begins = ends = swept = _nothing
 
 
 @pytest.mark.parametrize("public_web", [True, False])

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tacit_services.member import answering
-from tacit_services.member.look_record import shown_in
+from tacit_services.member.answering import OwnerAnswers
+from tacit_services.member.look_record import LastShown, shown_in
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.owner_desk import OwnerDesk, StaleOfferError
 from tacit_services.member.owner_rest import new_token
@@ -21,7 +21,7 @@ def test_what_was_accepted_is_taken_back_though_another_offer_has_come(tmp_path:
     desk = OwnerDesk(state, tmp_path)
     first, second = offer("retina"), offer("retina", updates=99)
     come(state, first)
-    desk.decide("retina", "accept", first.fingerprint)
+    desk.decide("retina", "accept", first.fingerprint, desk.offer("retina")["costs"])
     come(state, second)
     for action in ("accept", "decline"):
         with pytest.raises(StaleOfferError):
@@ -34,11 +34,13 @@ def test_what_an_owner_accepts_is_what_they_have_read(tmp_path: Path) -> None:
     state = MemberState(tmp_path / "state")
     read, other = offer("retina"), offer("retina", updates=99)
     come(state, read)
-    OwnerDesk(state, tmp_path).decide("retina", "accept", read.fingerprint)
-    assert shown_in(state.run("retina")) == read.fingerprint
+    desk = OwnerDesk(state, tmp_path)
+    costs = desk.offer("retina")["costs"]
+    desk.decide("retina", "accept", read.fingerprint, costs)
+    assert shown_in(state.run("retina")) == LastShown(read.fingerprint, costs)
     come(state, other)
     with pytest.raises(ConfigError, match="another offer has come"):
-        answering.ACTIONS["accept"](state, "retina", False)
+        OwnerAnswers(state, tmp_path).accept("retina")
 
 
 def test_a_token_of_a_page_is_worth_nothing_after_it(tmp_path: Path) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tacit_services.member.look_record import LookRecord
+from tacit_services.member.look_record import record_in
 from tacit_services.member.member_state import MemberState
 from tacit_services.member.owner_terminal import OwnerTerminal
 from tacit_services.member.run_diary import RunDiary
 
 from tests.unit.member.test_member_loop import offer
+from tests.unit.member.test_withdrawing import come
 
 
 class Owner:
@@ -23,7 +24,7 @@ class Owner:
         self.seen: list[str] = []
         self.elsewhere = False
         self.meanwhile: str | None = None  # how the run ends while the owner thinks
-        self.terminal = OwnerTerminal(self.state, self.seen.append, self._read)
+        self.terminal = OwnerTerminal(self.state, folder / "home", self.seen.append, self._read)
 
     def _read(self, prompt: str) -> str:
         self.prompts.append(prompt)
@@ -41,8 +42,9 @@ class Owner:
 
     def ask(self) -> None:
         asked = offer("retina")
-        record = LookRecord(asked.fingerprint, "ask", "", "", (("the screen", (("-", "words"),)),))
-        record.keep(self.state.run("retina"))
+        come(self.state, asked)
+        record = record_in(self.state.run("retina"))
+        assert record is not None
         self.terminal.ask_now(asked, record)
 
 
@@ -64,7 +66,7 @@ def test_a_word_that_is_none_is_asked_for_again(
     owner.ask()
     assert owner.answers() == answers
     assert all("'retina'" in prompt for prompt in owner.prompts)
-    assert owner.seen[0].startswith("the screen")
+    assert owner.seen[0].startswith(f"{offer('retina').fingerprint} asks")
 
 
 def test_an_answer_that_was_given_elsewhere_stands(tmp_path: Path) -> None:

@@ -36,3 +36,21 @@ def test_a_line_that_is_cut_counts_when_it_is_whole_and_noise_never(tmp_path: Pa
 def test_a_full_disk_ends_no_worker(tmp_path: Path) -> None:
     Departures(tmp_path / "nowhere" / LEFT).note("messages", 1)
     Departures(None).note("messages", 1)
+
+
+def test_every_message_is_told_by_its_number_though_the_latest_alone_are_kept(
+    tmp_path: Path,
+) -> None:
+    departures = Departures(tmp_path / LEFT, lambda: 1.0)
+    for size in range(1, 251):
+        departures.note("messages", size)
+    with (tmp_path / LEFT).open("ab") as file:
+        file.write(b"noise\n")
+    messages = LeftMessages(tmp_path)
+    parts = [messages.document()["latest"]]
+    while parts[-1][0]["number"] > 1:
+        parts.append(messages.earlier(parts[-1][0]["number"]))
+    sizes = [each["bytes"] for part in reversed(parts) for each in part]
+    numbers = [each["number"] for part in reversed(parts) for each in part]
+    assert numbers == sizes == list(range(1, 251))
+    assert messages.earlier(1) == []

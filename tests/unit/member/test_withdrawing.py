@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from tacit_services.disk import files
-from tacit_services.member import answering
+from tacit_services.member.answering import OwnerAnswers
 from tacit_services.member.consent import KeyStanding
 from tacit_services.member.consent_watch import ConsentWatch
 from tacit_services.member.look_record import LookRecord
 from tacit_services.member.member_state import MemberState
+from tacit_services.member.screen_text import text_of
 from tacit_services.offers.offer import OFFER, Offer
 
 from tacit.errors import ConfigError
@@ -23,6 +24,10 @@ from tests.unit.member.test_member_loop import offer
 @pytest.fixture
 def state(tmp_path: Path) -> MemberState:
     return MemberState(tmp_path / "state")
+
+
+def answers(state: MemberState) -> OwnerAnswers:
+    return OwnerAnswers(state, state.folder / "home")
 
 
 def come(state: MemberState, offered: Offer, answer: str = "ask") -> None:
@@ -61,11 +66,11 @@ def test_a_worker_ends_with_its_consent_though_its_member_is_busy(state: MemberS
     mine, other = offer("retina"), offer("lungs")
     for each in (mine, other):
         come(state, each)
-        answering.ACTIONS["accept"](state, each.run, False)
+        answers(state).accept(each.run)
     ended = watched(state, mine)
-    answering.ACTIONS["withdraw"](state, "lungs", False)
+    answers(state).withdraw("lungs")
     assert not ended.killed.wait(0.1)
-    answering.ACTIONS["withdraw"](state, "retina", False)
+    answers(state).withdraw("retina")
     assert ended.killed.wait(20)
     assert ended.ends == ["in order", "at once"]
 
@@ -73,7 +78,7 @@ def test_a_worker_ends_with_its_consent_though_its_member_is_busy(state: MemberS
 def test_a_worker_ends_where_the_answers_cannot_be_read(state: MemberState) -> None:
     mine = offer("retina")
     come(state, mine)
-    answering.ACTIONS["accept"](state, "retina", False)
+    answers(state).accept("retina")
     ended = watched(state, mine)
     (state.folder / "consents.json").write_text("{")
     assert ended.killed.wait(20)
@@ -82,7 +87,7 @@ def test_a_worker_ends_where_the_answers_cannot_be_read(state: MemberState) -> N
 def test_a_worker_ends_with_its_owners_hours_though_its_member_is_busy(state: MemberState) -> None:
     mine = offer("retina")
     come(state, mine)
-    answering.ACTIONS["accept"](state, "retina", False)
+    answers(state).accept("retina")
     morning = threading.Event()
     ended = watched(state, mine, lambda: "its hours are over" if morning.is_set() else None)
     assert not ended.killed.wait(0.1)
@@ -95,15 +100,15 @@ def test_what_is_accepted_is_what_was_shown(state: MemberState) -> None:
     # Given: an owner reads one offer, and meanwhile another comes under its name
     first, second = offer("retina", 10), offer("retina", 11)
     come(state, first)
-    assert first.fingerprint in answering.ACTIONS["show"](state, "retina", False)
+    assert first.fingerprint in text_of(answers(state).show("retina").sections)
     come(state, second)
     # When
     with pytest.raises(ConfigError, match="another offer has come"):
-        answering.ACTIONS["accept"](state, "retina", False)
+        answers(state).accept("retina")
     # Then
     assert state.consents().all() == ()
-    answering.ACTIONS["show"](state, "retina", False)
-    answering.ACTIONS["accept"](state, "retina", False)
+    answers(state).show("retina")
+    answers(state).accept("retina")
     consent = state.consents().to(second)
     assert consent is not None
     assert consent.holds
@@ -117,7 +122,7 @@ def test_a_policy_confirms_no_key(state: MemberState) -> None:
     assert state.consents().standing(offer("lungs")) is KeyStanding.SEEN
     # When: its owner accepts one by hand
     come(state, offer("lungs"))
-    answering.ACTIONS["accept"](state, "lungs", False)
+    answers(state).accept("lungs")
     # Then
     assert state.consents().standing(mine) is KeyStanding.KNOWN
 
@@ -129,16 +134,16 @@ def test_a_new_key_is_confirmed_and_the_offer_looked_at_anew(state: MemberState)
         mine.model_copy(update={"run": "lungs", "researcher": key("ada", seed=7).public()})
     )
     come(state, mine)
-    answering.ACTIONS["accept"](state, "retina", False)
+    answers(state).accept("retina")
     come(state, others, "refuse")
     with pytest.raises(ConfigError, match="cannot be accepted"):
-        answering.ACTIONS["accept"](state, "lungs", False)
+        answers(state).accept("lungs")
     # When
-    answering.ACTIONS["accept"](state, "lungs", True)
+    answers(state).confirm("lungs")
     # Then: nothing is accepted before the policy has judged it
     assert state.consents().standing(others) is KeyStanding.KNOWN
     assert state.consents().to(others) is None
     with pytest.raises(ConfigError, match="no such offer has come"):
-        answering.ACTIONS["accept"](state, "lungs", False)
+        answers(state).accept("lungs")
     come(state, others)
-    answering.ACTIONS["accept"](state, "lungs", False)
+    answers(state).accept("lungs")

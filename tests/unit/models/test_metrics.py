@@ -63,6 +63,15 @@ def test_auc_of_three_classes_is_the_mean_of_each_against_the_rest() -> None:
     assert metrics == {"auc": pytest.approx((1 + 2 / 3 + 2.5 / 4) / 3)}
 
 
+def test_average_precision_is_the_mean_over_the_class_of_what_is_named_with_it() -> None:
+    scores = [[0.0, 3.0], [0.0, 2.0], [0.0, 2.0], [0.0, 1.0], [0.0, 0.0]]
+    # Found at 1 of 1, then at 2 of 3 (a tie, named together), then at 3 of 4.
+    measured_ = measured(["average_precision"], TWO, scores, [1, 0, 1, 1, 0])
+    assert measured_ == {"average_precision": pytest.approx((1 + 2 / 3 + 3 / 4) / 3)}
+    same = measured(["average_precision"], TWO, [[0.0, 0.0]] * 4, [1, 0, 0, 0])
+    assert same == {"average_precision": 0.25}
+
+
 def test_auc_of_one_class_alone_is_no_number() -> None:
     assert math.isnan(measured(["auc"], TWO, [[0.0, 1.0]], [1])["auc"])
 

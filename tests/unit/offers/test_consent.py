@@ -69,7 +69,7 @@ def test_a_name_that_comes_with_another_key_is_refused_until_its_owner_confirms_
     assert Consents(path).standing(ours) is KeyStanding.KNOWN
     # When
     assert Consents(path).standing(theirs) is KeyStanding.OTHER_KEY
-    with pytest.raises(ConfigError, match="another key"):
+    with pytest.raises(ConfigError, match=r"another key.*`tacit offers accept doses-1 --new-key`"):
         Consents(path).record(theirs, "accepted")
     assert Consents(path).to(theirs) is None
     # Then

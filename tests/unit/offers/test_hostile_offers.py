@@ -89,5 +89,5 @@ def test_any_value_anywhere_is_read_or_refused_in_words(
     verdict = judged(seen, Policy())
     # Then: there are words for it, and a screen that a terminal shows
     assert (seen.trouble is None) == (verdict.answer is not PolicyWord.REFUSE)
-    shown = text(Screen(seen, verdict))
+    shown = text(Screen(seen).sections())
     assert all(letter.isprintable() or letter == "\n" for letter in shown)

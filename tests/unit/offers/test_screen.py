@@ -12,17 +12,16 @@ from typing import Any
 import pytest
 from rich.console import Console
 from tacit_services.display.progress import SlowSteps
-from tacit_services.member.consent import Consents, KeyStanding
+from tacit_services.member.consent import KeyStanding
+from tacit_services.member.look_at_offer import record_of
 from tacit_services.member.looking import Looked, look, with_rows
-from tacit_services.member.run_promise import RunPromise
-from tacit_services.member.screen import Screen
-from tacit_services.member.screen_text import print_sections
+from tacit_services.member.member_state import Membership, MemberState
+from tacit_services.member.offer_now import OfferNow, offer_now
+from tacit_services.member.screen_text import ScreenSections, print_sections
 from tacit_services.member.verdict import OfferVerdict, PolicyWord, RefusalKind
 
-from tacit import rounding
 from tacit.config.site import Site
-from tacit.privacy.accounting import Lifetime, Spend, epsilon_pld
-from tests.helpers.offered import COLUMNS, TABLE, federations_run, fetched, packed, table
+from tests.helpers.offered import COLUMNS, TABLE, federations_run, fetched, key, packed, table
 
 EXPECTED = Path(__file__).parent / "screen.txt"
 HOSTILE = "\x1b[2J\u202egnp.exe"
@@ -52,11 +51,21 @@ def looked(
     return with_rows(seen, folder / "home", SlowSteps())
 
 
-def text(screen: Screen, width: int = 80) -> str:
-    """Return the screen as a terminal of this width has it, without blanks at ends of lines."""
+def whole(
+    folder: Path, seen: Looked, verdict: OfferVerdict = ASK, hours: str | None = None
+) -> OfferNow:
+    """Return all that a member's owner reads, whose state is in `folder`."""
+    state = MemberState(folder / "state")
+    state.keep(Membership("https://host:1", "edge-3", "St. Mary's", "mine.csv", "mine.csv"))
+    record = record_of(seen, verdict, hours)
+    return offer_now(state, folder / "home", seen.offer, record)
+
+
+def text(sections: ScreenSections, width: int = 80) -> str:
+    """Return a screen as a terminal of this width has it, without blanks at ends of lines."""
     out = io.StringIO()
     console = Console(file=out, width=width, force_terminal=False, highlight=False)
-    print_sections(screen.sections(), console)
+    print_sections(sections, console)
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
 
 
@@ -67,18 +76,17 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_screen_is_this(tmp_path: Path) -> None:
     more = {"ssn": ["123"] * 300, "name": ["Eve"] * 300}
-    screen = Screen(looked(tmp_path, {"rows": 320}, more), ASK)
+    screen = whole(tmp_path, looked(tmp_path, {"rows": 320}, more)).sections
     assert text(screen) == EXPECTED.read_text(encoding="utf-8")
 
 
 def test_the_screen_says_that_the_host_has_signed(tmp_path: Path) -> None:
     plain = looked(tmp_path)
-    assert "signed by" not in text(Screen(plain, ASK))
+    assert "signed by" not in text(whole(tmp_path, plain).sections)
     researcher = plain.offer.researcher.model_copy(update={"signed_by": "host"})
     offer = plain.offer.model_copy(update={"researcher": researcher})
-    screen = Screen(replace(plain, offer=offer), ASK)
+    screen = whole(tmp_path, replace(plain, offer=offer)).sections
     assert re.search("signed by +the host, with its own key", text(screen))
-    assert screen.document()["researcher"]["signed_by"] == "host"
 
 
 def test_no_name_of_others_reaches_the_terminal(tmp_path: Path) -> None:
@@ -88,7 +96,7 @@ def test_no_name_of_others_reaches_the_terminal(tmp_path: Path) -> None:
     # When
     renamed = {"hostile": HOSTILE}
     seen = looked(tmp_path, None, more, renamed, data=TABLE | {"columns": columns})
-    shown = text(Screen(seen, ASK))
+    shown = text(whole(tmp_path, seen).sections)
     # Then
     assert all(letter.isprintable() or letter == "\n" for letter in shown)
     assert "gnp.exe" in shown
@@ -100,10 +108,9 @@ def test_long_names_and_many_columns_fit_eighty_columns(tmp_path: Path) -> None:
     columns = COLUMNS | {name: {"low": 0.0, "high": 1.0} for name in names}
     more = {name: ["0.5"] * 300 for name in names.values()}
     seen = looked(tmp_path, None, more, names, data=TABLE | {"columns": columns})
-    screen = Screen(seen, ASK)
+    screen = whole(tmp_path, seen).sections
     assert max(map(len, text(screen).split("\n"))) <= 80
     assert "and 173 more" in text(screen)
-    assert set(screen.document()["columns"]["read"]) == {*COLUMNS, *names.values()}
 
 
 def test_a_missing_column_is_told_to_the_host_by_its_kind_alone(tmp_path: Path) -> None:
@@ -139,57 +146,36 @@ def test_nothing_is_charged_or_kept_by_looking(tmp_path: Path) -> None:
 
 def test_a_run_without_noise_is_said_to_promise_nothing(tmp_path: Path) -> None:
     privacy = {"mechanism": "none", "noise_multiplier": None}
-    shown = text(Screen(looked(tmp_path, privacy=privacy), ASK))
+    shown = text(whole(tmp_path, looked(tmp_path, privacy=privacy)).sections)
     assert "NONE" in shown
     assert "NO NOISE" in shown
 
 
 def test_another_key_and_an_earlier_answer_are_said(tmp_path: Path) -> None:
     seen = looked(tmp_path)
-    earlier = Consents(tmp_path / "consents.json").record(seen.offer, "accepted")
-    screen = Screen(replace(seen, standing=KeyStanding.OTHER_KEY), ASK, earlier)
-    assert "ANOTHER KEY" in text(screen)
-    assert "Another offer of this run was accepted" in " ".join(text(screen).split())
-
-
-def test_what_is_promised_to_other_runs_is_said_and_counted(tmp_path: Path) -> None:
-    # Given: an accepted run that has made 40 of 100 releases
-    promise = RunPromise(0.05, 1.2, "gaussian", 100, 2.0, 1e-5)
-    left = promise.left((Spend(0.05, 1.2, 40),))
-    assert left == Spend(0.05, 1.2, 60)
-    known = looked(tmp_path)
-    lifetime = Lifetime.begun(4.0, 1e-5)
-    # When
-    alone, seen = (
-        with_rows(known, tmp_path / "home", SlowSteps(), lifetime, others)
-        for others in ({}, {"lungs": left})
-    )
-    # Then
-    assert alone.cost is not None
-    assert seen.cost is not None
-    assert seen.cost.after > alone.cost.after
-    assert seen.cost.releases == alone.cost.releases
-    assert seen.cost.lifetime is not None
-    assert seen.cost.lifetime.after == 1.0
-    shown = " ".join(text(Screen(seen, ASK)).split())
-    promised = rounding.epsilon(epsilon_pld((left,), 1e-5))
-    assert f"promised another ε {promised} to lungs, if it goes on to its end" in shown
-    assert "after, with what is promised" in shown
-    assert Screen(seen, ASK).document()["spending"]["promised"] == dict(seen.cost.promised)
+    mallory = key(seen.offer.researcher.name, seed=7)
+    other = seen.offer.model_copy(update={"researcher": mallory.public(), "file": {}})
+    state = MemberState(tmp_path / "state")
+    with state.answering() as consents:
+        consents.record(mallory.signed(other), "accepted")
+    shown = " ".join(text(whole(tmp_path, seen).sections).split())
+    assert "ANOTHER KEY" in shown
+    assert "Another offer of this run was accepted" in shown
 
 
 def test_the_hours_of_the_policy_are_said(tmp_path: Path) -> None:
-    screen = Screen(looked(tmp_path), ASK, hours="20:00-06:00")
+    screen = whole(tmp_path, looked(tmp_path), hours="20:00-06:00").sections
     assert "between 20:00-06:00 alone, local time" in " ".join(text(screen).split())
-    assert screen.document()["hours"] == "20:00-06:00"
 
 
-def test_json_says_what_the_screen_says(tmp_path: Path) -> None:
-    screen = Screen(
-        looked(tmp_path, {"rows": 320}), OfferVerdict(PolicyWord.REFUSE, RefusalKind.POLICY, "no")
-    )
-    document = screen.document()
-    assert document["columns"]["read"] == ("dose", "age", "ill")
-    assert document["model"]["parameters"] == 6
-    assert document["spending"]["epsilon"] > document["spending"]["fixed_in_advance"]["before"]
-    assert document["verdict"] == {"answer": "refuse", "kind": "policy", "reason": "no"}
+def test_what_the_unit_leaves_out_is_said(tmp_path: Path) -> None:
+    # Given: rows, some of which are of one person, and the same for the person
+    row = " ".join(text(whole(tmp_path, looked(tmp_path)).sections).split())
+    assert "A person with two rows is protected less" in row
+    assert "data.unit" in row
+    (tmp_path / "people").mkdir()
+    more = {"ssn": [f"{number // 2}" for number in range(300)]}
+    seen = looked(tmp_path / "people", None, more, data=TABLE | {"unit": "ssn", "unit_rows": 2})
+    person = " ".join(text(whole(tmp_path / "people", seen).sections).split())
+    assert "two rows" not in person
+    assert "all rows with the same ssn together" in person

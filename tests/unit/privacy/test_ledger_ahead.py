@@ -178,9 +178,11 @@ class PaysWhatIsThere(Ledger):
         *,
         secret: bool,
         count: int = 1,
+        **more: Any,
     ) -> None:
         count = min(count, self.ahead) or count
-        super().charge(sampling_rate, noise_multiplier, mechanism, secret=secret, count=count)
+        cost = sampling_rate, noise_multiplier, mechanism
+        super().charge(*cost, secret=secret, count=count, **more)
 
 
 class ChargesLater(Ledger):

@@ -329,6 +329,7 @@ def test_a_runs_edges_compute_rows_alone_unless_somebody_asks_for_slots(name: st
         folder=Path(),
         privacy=plan,
         plans=SimpleNamespace(own_rows=None),
+        judging=None,
     )
     arguments = definition, "edge-0", Dataset(x, y, 10, "mine"), model, releaser
     assert registry.edge(*arguments).private_sum.way == "drawn rows alone"  # type: ignore[arg-type]

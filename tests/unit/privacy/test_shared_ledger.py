@@ -1,8 +1,9 @@
 """One ledger, charged by several processes: one chain, one lifetime, each run's own spend.
 
-A life is a random sequence of charges, deaths and restarts of several openings of one file. Before
-a charge takes the file's lock, another opening may charge. After every step the file is read as
-somebody else would read it. The mutants must break it. Real processes do the same, without order.
+A life is a random sequence of charges, messages that pay ahead, deaths, orderly ends and restarts
+of several openings of one file. Before a commit takes the file's lock, another opening may charge.
+After every step the file is read as somebody else would read it. The mutants must break it. Real
+processes do the same, without order.
 """
 
 from __future__ import annotations
@@ -10,26 +11,32 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import secrets
 import signal
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tacit.errors import BudgetSpent, PrivacyError
-from tacit.privacy.accounting import History, Lifetime, Spend
+from tacit.privacy.accounting import History, Lifetime, Spend, merged
+from tacit.privacy.accounting.history import Purpose
 from tacit.privacy.ledger import Charged, Ledger, SharedLedger, read_chains
-from tacit.privacy.ledger.chain import Chain, Charge, first_head, next_head
+from tacit.privacy.ledger.chain import Chain, Charge, LedgerRow, first_head, next_head
+from tacit.privacy.ledger.shared import _ChargedAhead
 from tests.helpers.forked import Forked
 
+LARGEST = 3  # releases of a task
 RUNS = ("one", "two", "three")
 Z = {"one": 2.0, "two": 4.0, "three": 8.0}  # each run's noise multiplier
 Q = 0.25
-SEEDS, STEPS = 6, 30
+SEEDS, STEPS = 16, 30
 LIFETIME = Lifetime.begun(8.0, 1e-5)
+TIGHT = Lifetime.begun(3.0, 1e-5)  # of the lives: most end at it
 
 
 class Broken(AssertionError):
@@ -50,6 +57,7 @@ class Life:
         self.said: set[Charged] = set()
         self.spent: set[str] = set()  # runs that were refused by the lifetime
         self.stated: dict[str, tuple[Charged, History]] = {}
+        self.lost: Counter[str] = Counter()  # charged ahead by processes that died
         self.depth = 0
         self.ledgers = {run: self.opened(run) for run in RUNS}
 
@@ -65,11 +73,15 @@ class Life:
                 with super()._commit(charge) as db:
                     yield db
 
-        ledger: SharedLedger = Met(self.path, "data", run=run, lifetime=LIFETIME)
+        ledger: SharedLedger = Met(self.path, "data", run=run, lifetime=TIGHT)
         own = sum(spend.count for spend in ledger.run_history())
-        must(own == self.released[run], f"run {run}: {own} of {self.released[run]} are its own")
+        must(own == self.paid(run), f"run {run}: {own} of {self.paid(run)} are its own")
         self.stated[run] = ledger.charged(), ledger.history()
         return ledger
+
+    def paid(self, run: str) -> int:
+        """Return what the file must have of a run that has nothing ahead."""
+        return self.released[run] + self.lost[run]
 
     def meet(self, run: str) -> None:
         if self.depth < 2 and self.chance.random() < 0.4:
@@ -79,12 +91,28 @@ class Life:
 
     def step(self) -> None:
         run = self.chance.choice(RUNS)
-        if self.chance.random() < 0.15:
+        chance = self.chance.random()
+        if chance < 0.1:
+            self.lost[run] += self.ledgers[run].ahead
             self.ledgers[run]._db.close()  # dead: the file is all that remains
             self.ledgers[run] = self.opened(run)
+        elif chance < 0.2:
+            self.ledgers[run].close()
+            self.ledgers[run] = self.opened(run)
+        elif chance < 0.5:
+            self.pay_ahead(run)
         else:
             self.charge(run)
         self.check()
+
+    def pay_ahead(self, run: str) -> None:
+        """Store a message, and charge what the largest task needs."""
+        ledger = self.ledgers[run]
+        missing = LARGEST - ledger.ahead
+        charge = Charge(Q, Z[run], "gaussian", secret=True, count=missing) if missing > 0 else None
+        with ledger.transaction(charge) as db:
+            db.execute("INSERT OR REPLACE INTO sender VALUES (x'', 'run', 1, NULL, NULL, NULL)")
+        must(ledger.ahead <= LARGEST, "more is ahead than the largest task needs")
 
     def charge(self, run: str) -> None:
         ledger, count = self.ledgers[run], self.chance.choice([1, 1, 3, 9, 27])
@@ -95,13 +123,13 @@ class Life:
             return
         self.released[run] += count
         must(ledger.charged() not in self.said, "one charge stands for two releases")
+        (chain,) = read_chains(self.path)
         must(
-            sum(spend.count for spend in ledger.history()) == ledger.charged().count,
+            by_noise(ledger.history()) == by_noise(up_to(chain, ledger.charged().count)),
             "the history is not of the position",
         )
         must(
-            {s.noise_multiplier: s.count for s in ledger.run_history()}
-            == {Z[run]: self.released[run]},
+            by_noise(ledger.run_history()) == {Z[run]: self.paid(run)},
             "a run's own spend is another",
         )
         self.said.add(ledger.charged())
@@ -110,21 +138,35 @@ class Life:
     def check(self) -> None:
         (chain,) = read_chains(self.path)
         chain.verify()
-        paid = {spend.noise_multiplier: spend.count for spend in chain.history()}
+        paid = {run: self.paid(run) + ledger.ahead for run, ledger in self.ledgers.items()}
         must(
-            paid == {Z[run]: count for run, count in self.released.items()},
-            "what is charged is not what was released",
+            by_noise(chain.history()) == {Z[run]: count for run, count in paid.items() if count},
+            "what is charged is not what was released, and is ahead",
         )
         for said in self.said:
             must(chain.head_after(said.count) == said.head, "what was said is not in the chain")
         for run, ledger in self.ledgers.items():
             stated = ledger.charged(), ledger.history()
             must(stated == self.stated[run], "it states what others have charged since")
-        must(spent_within(chain), "the lifetime was passed")
+        must(spent_within(chain, TIGHT), "the lifetime was passed")
 
 
-def spent_within(chain: Chain) -> bool:
-    filter_ = LIFETIME._filter(chain.history())
+def by_noise(history: Iterable[Spend]) -> dict[float, int]:
+    return {spend.noise_multiplier: spend.count for spend in history}
+
+
+def up_to(chain: Chain, count: int) -> History:
+    """Return the chain's charges up to a position."""
+    spends, charged = [], 0
+    for row in chain.rows:
+        part = min(row.count, count - charged)
+        spends.append(replace(row, count=part).spend())
+        charged += part
+    return merged(spends)
+
+
+def spent_within(chain: Chain, lifetime: Lifetime) -> bool:
+    filter_ = lifetime._filter(chain.history())
     return filter_.spent <= filter_.budget * (1 + 1e-12)
 
 
@@ -172,7 +214,8 @@ class AsksBeforeTheLock(SharedLedger):
     """It asks the lifetime, and then takes the lock."""
 
     def charge(self, *numbers: float | str, **others: bool | int) -> None:  # type: ignore[override]
-        charge = Charge(*numbers, **others)  # type: ignore[arg-type]
+        stated = {key: value for key, value in others.items() if value is not None}
+        charge = Charge(*numbers, **stated)  # type: ignore[arg-type]
         if not self.lifetime_left(charge) or self.lifetime_left(charge) < charge.count:  # type: ignore[operator]
             raise BudgetSpent("before")
         lifetime, self._lifetime = self._lifetime, None
@@ -202,7 +245,7 @@ class ForgetsItsRun(SharedLedger):
 class TakesAllForItsOwn(SharedLedger):
     """A run is charged for what other runs spend."""
 
-    def run_history(self) -> History:
+    def run_history(self, purpose: Purpose = "training") -> History:
         return self._known
 
 
@@ -225,6 +268,70 @@ class GrowsARowOfBefore(SharedLedger):
             self._last, self._rows = last, rows
 
 
+class UsesItTwice(SharedLedger):
+    """What is ahead is used, and stays."""
+
+    def _begin(self, entry: LedgerRow) -> None:
+        parts = tuple(self._charged_ahead)
+        super()._begin(entry)
+        self._charged_ahead.extend(parts[:1])
+
+
+class GivesBackWhatHasBegun(SharedLedger):
+    """An orderly end gives back the last release as well."""
+
+    def close(self) -> None:
+        if self._tail is not None and self._tail.session == self._session:
+            row = replace(self._tail, count=1)
+            if not row.returned:
+                self._charged_ahead.append(_ChargedAhead(row, self._file, self._known))
+        super().close()
+
+
+class GivesNothingBack(SharedLedger):
+    """An orderly end loses a task, as a death does."""
+
+    def _give_back(self, others_than: Charge | None = None) -> None:
+        pass
+
+
+class TakesItOut(SharedLedger):
+    """An orderly end takes its last row out of the chain, others' positions with it."""
+
+    def _give_back(self, others_than: Charge | None = None) -> None:
+        for part in self._parts():
+            with super()._commit(None) as db:
+                self._catch_up()
+                self._move(part.start)
+                db.execute("DELETE FROM entry WHERE number = ?", (self._rows,))
+
+
+class PaysPartly(SharedLedger):
+    """A task that is larger than what is ahead pays for no more than that."""
+
+    def charge(self, *numbers: float | str, **others: bool | int) -> None:  # type: ignore[override]
+        count = others.pop("count", 1)
+        super().charge(*numbers, count=min(count, self.ahead) or count, **others)  # type: ignore[arg-type]
+
+
+class PaysAheadUnasked(SharedLedger):
+    """What is charged ahead is not asked of the lifetime."""
+
+    def _written_if_paid(self, ahead: Charge) -> tuple[Charged, int, LedgerRow] | None:
+        lifetime, self._lifetime = self._lifetime, None
+        try:
+            return super()._written_if_paid(ahead)
+        finally:
+            self._lifetime = lifetime
+
+
+class StatesWhatIsAhead(SharedLedger):
+    """A message states the position of the charges that are ahead."""
+
+    def charged(self) -> Charged:
+        return self._file
+
+
 @pytest.mark.parametrize(
     "mutant",
     [
@@ -236,6 +343,13 @@ class GrowsARowOfBefore(SharedLedger):
         TakesAllForItsOwn,
         SaysTooFar,
         GrowsARowOfBefore,
+        UsesItTwice,
+        GivesBackWhatHasBegun,
+        GivesNothingBack,
+        TakesItOut,
+        PaysPartly,
+        PaysAheadUnasked,
+        StatesWhatIsAhead,
     ],
 )
 def test_a_mutant_of_the_rule_is_caught(tmp_path: Path, mutant: type[SharedLedger]) -> None:
@@ -378,7 +492,7 @@ def test_processes_that_race_for_the_last_of_a_lifetime_do_not_pass_it(
     checked(path, work(tmp_path, workers, 10_000))
     # then it is full, and not passed.
     (chain,) = read_chains(path)
-    assert spent_within(chain)
+    assert spent_within(chain, LIFETIME)
     for z in Z.values():
         assert LIFETIME.left(chain.history(), Spend(Q, z, 1)) == 0
 
@@ -467,14 +581,69 @@ def test_a_ledger_of_one_process_is_shared_later_and_the_other_way_round(tmp_pat
         assert (shared.charged().count, shared.run_history()) == (5, (Spend(Q, 2.0, 1),))
 
 
-def test_nothing_is_charged_ahead(tmp_path: Path) -> None:
-    ledger = opened(tmp_path / "ledger.db")
-    with pytest.raises(AssertionError), ledger.transaction(Charge(Q, 2.0, "gaussian", True)):
-        pass
-    charge(ledger)
-    with ledger.transaction() as db:
+def test_a_message_pays_for_the_next_task_in_its_own_commit(tmp_path: Path) -> None:
+    ours, theirs = opened(tmp_path / "ledger.db"), opened(tmp_path / "ledger.db", "two")
+    charge(ours)
+    with ours.transaction(Charge(Q, 2.0, "gaussian", secret=True, count=3)) as db:
         db.execute("INSERT INTO sender VALUES (x'', 'run', 1, NULL, NULL, NULL)")
-    assert (ledger.ahead, ledger.charged().count) == (0, 1)
+    assert (ours.ahead, ours.charged().count, ours.history()) == (3, 1, (Spend(Q, 2.0, 1),))
+    charge(theirs, 4.0)
+    assert theirs.history() == (Spend(Q, 2.0, 4), Spend(Q, 4.0, 1))
+    charge(ours, count=2)  # of what is ahead: nothing is written
+    assert (ours.ahead, ours.charged().count, ours.history()) == (1, 3, (Spend(Q, 2.0, 3),))
+    ours.close()
+    (chain,) = read_chains(tmp_path / "ledger.db")
+    chain.verify()
+    assert (chain.count, chain.releases) == (6, 4)
+    assert chain.history() == (Spend(Q, 2.0, 3), Spend(Q, 4.0, 1))
+
+
+def test_another_kind_of_release_gives_back_what_is_ahead(tmp_path: Path) -> None:
+    ledger = opened(tmp_path / "ledger.db")
+    with ledger.transaction(Charge(Q, 2.0, "gaussian", secret=True, count=3)):
+        pass
+    ledger.charge(1.0, 9.0, "gaussian", secret=True, purpose="judging", side="held_out")
+    assert ledger.ahead == 0
+    assert ledger.history() == (Spend(1.0, 9.0, 1, side="held_out"),)
+    ledger.close()
+    assert read_chains(tmp_path / "ledger.db")[0].releases == 1
+
+
+def test_a_forked_child_has_nothing_ahead(tmp_path: Path) -> None:
+    ledger = opened(tmp_path / "ledger.db")
+    with ledger.transaction(Charge(Q, 2.0, "gaussian", secret=True, count=2)):
+        pass
+    child = os.fork()
+    if child == 0:
+        os._exit(ledger.ahead)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ledger.ahead == 2
+
+
+def test_a_message_is_stored_where_the_lifetime_pays_for_no_more(tmp_path: Path) -> None:
+    with closing(opened(tmp_path / "ledger.db", lifetime=LIFETIME)) as ledger:
+        charge(ledger, count=LIFETIME.left((), Spend(Q, 2.0, 1)) - 1)
+        for ahead in (2, 1, 1):
+            with ledger.transaction(Charge(Q, 2.0, "gaussian", secret=True, count=ahead)) as db:
+                db.execute(
+                    "INSERT OR REPLACE INTO sender VALUES (x'', 'run', ?, 0, 0, 0)", (ahead,)
+                )
+        assert ledger.read("SELECT seq FROM sender") == [(1,)]
+        assert ledger.ahead == 1
+        assert ledger.lifetime_left(Charge(Q, 2.0, "gaussian", secret=True)) == 1
+
+
+def test_a_chain_that_gives_back_more_than_was_charged_is_refused(tmp_path: Path) -> None:
+    with closing(opened(tmp_path / "ledger.db")) as ledger:
+        charge(ledger, count=2)
+    (chain,) = read_chains(tmp_path / "ledger.db")
+    for rows in ((3, 0), (2, 2)):
+        returned, session = rows[0], secrets.token_bytes(16) if rows[1] else chain.rows[0].session
+        row = replace(chain.rows[0], session=session, count=returned).given_back()
+        row = replace(row, head=next_head(chain.head, chain.count, row))
+        forged = replace(chain, rows=(*chain.rows, row), count=2 + returned, head=row.head)
+        with pytest.raises(ValueError, match="row 2 of data: gives back more than was charged"):
+            forged.verify()
 
 
 @pytest.mark.parametrize(

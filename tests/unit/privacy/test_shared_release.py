@@ -101,8 +101,17 @@ def test_all_steps_of_a_task_and_a_whole_pass_are_paid_for_together(path: Path) 
         second.charge_pass(1.0, left + 1)
 
 
-def test_nothing_is_charged_with_a_message_for_what_follows_it(path: Path) -> None:
-    assert sender(path, "one").next_charge(5) is None
+def test_the_task_that_follows_a_message_is_charged_with_it(path: Path) -> None:
+    first = sender(path, "one")
+    ahead = first.next_charge(5)
+    assert ahead is not None
+    left = first.releases_left
+    with first.ledger.transaction(ahead):
+        pass
+    assert first.releases_left == left  # none has begun
+    assert first.next_charge(5) is None
+    released(first, 5)
+    assert (first.ledger.ahead, first.ledger.charged().count) == (0, 5)
 
 
 def test_a_message_of_one_run_states_what_all_have_released(path: Path) -> None:

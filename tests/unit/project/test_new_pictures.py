@@ -117,7 +117,7 @@ def test_sites_have_a_folder_each(public: Path, capsys: pytest.CaptureFixture[st
         (["--images", "nowhere"], 3, "--images nowhere: no such folder"),
         (["--images", "shown/bar"], 3, "expected a folder for each class"),
         (["--images", "shown", "--unit", "who"], 2, "--unit who: a folder of pictures says only"),
-        (["--images", "shown", "--table", "x.csv"], 2, "a run has one kind of data"),
+        (["--images", "shown", "--table", "x.csv"], 2, "a run begins with one"),
         (["--images", "strange"], 3, "bar/notes.txt: is no picture of PNG"),
         (["--images", "odd"], 2, "; rename it"),
         (["--images", "empty"], 3, "has no pictures"),

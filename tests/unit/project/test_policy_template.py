@@ -20,8 +20,9 @@ def test_the_template_forbids_what_it_says_and_nothing_of_a_federation() -> None
 def test_every_key_of_a_federation_stands_in_it_ready_to_be_used() -> None:
     uncommented, count = COMMENTED.subn("", POLICY)
     owners = policy.parse(uncommented, "policy.toml")
-    assert count == len(policy.FEDERATION) + 2
+    assert count == len(policy.FEDERATION) + 3
     assert set(owners.idle_alone) == set(policy.FEDERATION)
+    assert owners.questions == ("count", "missing")
     assert (owners.lifetime_epsilon, owners.hours) == (4.0, "20:00-06:00")
 
 

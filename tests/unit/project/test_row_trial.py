@@ -79,7 +79,7 @@ def test_check_says_it_before_anything_is_spent(
     ]
     Path("public.csv").write_text("age,income,outcome\n" + "\n".join(lines[1:401]) + "\n")
     with pytest.raises(SystemExit):
-        main(["new", "c", "--table", "public.csv", "--sites", "1"])
+        main(["new", "c", "--table", "public.csv", "--sites", "1", "--model", "logistic"])
     Path("c/site0.csv").write_text("age,income,outcome\n" + "\n".join(lines) + "\n")
     Path("c/nets.py").write_text(NETS)
     plain = Path("c/run.toml").read_text()

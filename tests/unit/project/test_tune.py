@@ -14,6 +14,7 @@ from tacit_services.identity import own_ledgers
 from tacit_services.project import tuning as tuning
 
 from tacit import config
+from tacit.config import RunFile
 from tests.conftest import ROOT
 from tests.helpers.run_files import toml
 
@@ -69,6 +70,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home" / "tacit"
 
 
+def searched(run: RunFile, public: str, home: Path, trials: int, seed: int) -> tuning.TuningResult:
+    return tuning.tune(run, tuning.public_rows(run, public, None, home), trials=trials, seed=seed)
+
+
 @pytest.mark.exhaustive
 def test_what_the_file_says_is_tried_first_and_the_best_is_written_beside_its_comments(
     tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]
@@ -101,9 +106,8 @@ def test_what_the_file_says_is_tried_first_and_the_best_is_written_beside_its_co
 def test_the_same_search_finds_the_same(tmp_path: Path, home: Path) -> None:
     public = rows(tmp_path / "public.csv", 200, seed=1)
     run = config.load(run_of(tmp_path, unit="who", unit_rows=2))
-    reports = [
-        tuning.tune(run, str(public), root=None, home=home, trials=3, seed=5) for _ in range(2)
-    ]
+    same = tuning.public_rows(run, str(public), None, home)
+    reports = [tuning.tune(run, same, trials=3, seed=5) for _ in range(2)]
     assert reports[0] == reports[1]
 
 
@@ -161,7 +165,7 @@ def test_the_number_of_pushes_is_searched_with_the_updates_and_a_rate_of_its_own
 ) -> None:
     public = rows(tmp_path / "public.csv", 200, seed=1)
     run = config.load(run_of(tmp_path))
-    result = tuning.tune(run, str(public), root=None, home=home, trials=3, seed=5)
+    result = searched(run, str(public), home, trials=3, seed=5)
     tried = {trial.values["privacy.pushes"]: trial.values["run.updates"] for trial in result.trials}
     assert len(tried) > 1
     assert all(updates == 2 * pushes for pushes, updates in tried.items())  # two edges
@@ -170,7 +174,7 @@ def test_the_number_of_pushes_is_searched_with_the_updates_and_a_rate_of_its_own
     text = path.read_text().split("[algorithm]")
     rest = text[1].partition("[")[2]
     path.write_text(f"{text[0]}{own}[{rest}")
-    result = tuning.tune(config.load(path), str(public), root=None, home=home, trials=1, seed=5)
+    result = searched(config.load(path), str(public), home, trials=1, seed=5)
     assert "algorithm.learning_rate" not in result.best.values
     assert "algorithm.smoothness" in result.best.values
 
@@ -181,14 +185,14 @@ def test_values_of_the_file_beyond_the_usual_bounds_are_tried_first(
     public = rows(tmp_path / "public.csv", 200, seed=1)
     path = run_of(tmp_path)
     path.write_text(path.read_text().replace("batch = 60", "batch = 300"))  # all rows
-    result = tuning.tune(config.load(path), str(public), root=None, home=home, trials=1, seed=5)
+    result = searched(config.load(path), str(public), home, trials=1, seed=5)
     assert result.best.values["privacy.batch"] == 300
 
 
 def test_a_batch_that_the_passes_make_is_not_searched(tmp_path: Path, home: Path) -> None:
     folder = shutil.copytree(ROOT / "examples" / "algorithms", tmp_path / "algorithms")
     run = config.load(folder / "dp_ftrl.toml")
-    result = tuning.tune(run, "digits", root=None, home=home, trials=1, seed=1)
+    result = searched(run, "digits", home, trials=1, seed=1)
     assert result.best.values.keys() == {
         "privacy.clip", "algorithm.learning_rate", "privacy.pushes", "run.updates"
     }  # fmt: skip
@@ -199,11 +203,11 @@ def test_the_steps_that_follow_from_the_noise_stay_so_in_a_new_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     public = rows(tmp_path / "public.csv", 200, seed=1)
-    assert tacit("new", "clinic", "--table", str(public)) == 0
+    assert tacit("new", "clinic", "--table", str(public), "--model", "logistic") == 0
     folder = tmp_path / "clinic"
     rows(folder / "train.csv", 600, seed=2)
     run = config.load(folder / "run.toml")
-    result = tuning.tune(run, str(folder / "public.csv"), root=None, home=home, trials=2, seed=5)
+    result = searched(run, str(folder / "public.csv"), home, trials=2, seed=5)
     for trial in result.trials:
         assert trial.values.keys() == {
             "privacy.clip", "privacy.batch", "algorithm.smoothness", "privacy.pushes", "run.updates"

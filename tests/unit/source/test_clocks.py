@@ -32,6 +32,10 @@ ALLOWED = {
     ("services/tacit_services/transport/tls.py", "time.time"),
     # when an owner answered, for people to read
     ("services/tacit_services/member/consent.py", "from datetime"),
+    # the days of a statement, for people to read
+    ("services/tacit_services/statements/statement.py", "from datetime"),
+    ("services/tacit_services/statements/stating.py", "from datetime"),
+    ("services/tacit_services/project/ask_file.py", "import datetime"),  # of dates in a run file
     ("src/tacit/datasets/own/cells.py", "import datetime"),  # of cells that are times
     ("src/tacit/datasets/own/days.py", "import datetime"),
     ("src/tacit/datasets/own/excel_sheet.py", "import datetime"),  # of cells that are days
@@ -43,6 +47,7 @@ ALLOWED = {
     ("services/tacit_services/federation/members.py", "time.time"),
     ("services/tacit_services/federation/people.py", "time.time"),
     ("services/tacit_services/federation/member_control.py", "time.time"),
+    ("services/tacit_services/federation/member_desk.py", "time.time"),  # a certificate's end
     ("services/tacit_services/federation/host.py", "time.time"),
     ("services/tacit_services/cli/member_commands.py", "from datetime"),
     ("services/tacit_services/display/text_tables.py", "time.strftime"),
@@ -66,6 +71,10 @@ ALLOWED = {
     ("services/tacit_services/doctor/host_doctor.py", "time.time"),
     # when something left, for its owner to read
     ("services/tacit_services/worker/departures.py", "time.time"),
+    # when an offer came, for its owner to read
+    ("services/tacit_services/member/look_at_offer.py", "time.time"),
+    ("services/tacit_services/member/offer_now.py", "time.localtime"),
+    ("services/tacit_services/member/offer_now.py", "time.strftime"),
     # when a run began and ended at a member, for its owner to read
     ("services/tacit_services/member/run_diary.py", "time.time"),
     (

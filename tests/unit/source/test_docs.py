@@ -17,6 +17,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 OF_NOW = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]  # it tells of the past as well
 FOLDERS = (
     "clients",
+    "deploy",
     "docker",
     "docs",
     "experiments",
@@ -90,6 +91,17 @@ def test_every_row_of_a_numbered_table_names_tests_that_exist(page: str, least: 
     _check_named_tests(text)
 
 
+def test_every_pitfall_has_a_severity_and_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "pitfalls.md").read_text(encoding="utf-8")
+    pitfalls = page.split("\n### ")[1:]
+    assert len(pitfalls) >= 20
+    for pitfall in pitfalls:
+        title = pitfall.partition("\n")[0]
+        assert re.search(r"\*\*Severity\*\*: (critical|high|medium)", pitfall), title
+        assert re.search(r"\*\*Test\*\*: `test_\w+::test_\w+`", pitfall), title
+    _check_named_tests(page)
+
+
 def _check_named_tests(text: str) -> None:
     """Fail where a page names a test that is not there."""
     files: dict[str, str] = {}
@@ -97,6 +109,17 @@ def _check_named_tests(text: str) -> None:
         files[path.stem] = files.get(path.stem, "") + path.read_text(encoding="utf-8")
     for file, name in re.findall(r"`(test_\w+)(?:::(test_\w+))?`", text):
         assert f"def {name}(" in files[file] if name else file in files, (file, name)
+
+
+def test_the_changelog_of_the_next_release_has_a_line_for_each_change() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    lines = ("## Unreleased" + text.split("## Unreleased")[1].split("\n## ")[0]).splitlines()
+    assert len(lines) <= 80
+    kinds = [line for line in lines if line.startswith("### ")]
+    assert kinds == [f"### {kind}" for kind in ("Breaking", "Added", "Changed", "Fixed", "Privacy")]
+    assert [
+        line for line in lines[lines.index(kinds[0]) :] if line and line[:2] not in ("- ", "##")
+    ] == []
 
 
 def test_every_exit_code_is_documented() -> None:
@@ -126,7 +149,9 @@ def test_every_page_stands_once_in_the_index_by_kind() -> None:
     assert list(kinds) == ["Tutorials", "How-tos", "Reference", "Explanation"]
     listed = [link for text in kinds.values() for link in re.findall(r"\]\(([\w-]+\.md)\)", text)]
     assert sorted(listed) == sorted(
-        path.name for path in ROOT.glob("docs/*.md") if path.name != "README.md"
+        path.name
+        for path in ROOT.glob("docs/*.md")
+        if path.name not in ("README.md", "index.md")  # the folder's first page, and the site's
     )
 
 

@@ -12,6 +12,22 @@ from tools.prose import ROOT
 RULE = plain.read(ROOT / "tools" / "plain.toml")
 
 
+# A page and a docstring that keep the rule, and ten sentences of which each breaks it.
+KEPT = "The edge computes an update. The ledger is charged before the edge sends it."
+PLANTED = (
+    "Whoever holds rows may join.",
+    "The rows of whomever it asks stay at the site.",
+    "The edge refuses whatever the server asks beyond its policy.",
+    "The run ends at the deadline or the last update, whichever comes first.",
+    "The command leaves with exit code 2.",
+    "Two processes leave with 5 where the ledger is damaged.",
+    "The page says how many edges are online.",
+    "If an extra is missing, tacit says which.",
+    "The run file of a site names " + "a column and " * 10 + "a bound.",
+    "The edge waits; the server answers; the run goes on; the run ends.",
+)
+
+
 def breaches(text: str) -> list[str]:
     return list(plain.of_text(text, 1, RULE))
 
@@ -46,6 +62,20 @@ def test_plain_sentences_and_code_pass(text: str) -> None:
     assert breaches(text) == []
 
 
+@pytest.mark.parametrize("planted", PLANTED)
+@pytest.mark.parametrize(
+    ("name", "form"), [("page.md", "# Page\n\n{}\n"), ("room.py", '"""{}"""\n')]
+)
+def test_a_planted_sentence_fails_the_check_of_a_page_and_of_a_docstring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, form: str, planted: str
+) -> None:
+    monkeypatch.setattr(plain, "ROOT", tmp_path)
+    (tmp_path / name).write_text(form.format(KEPT))
+    assert list(plain.checked(Path(name), RULE)) == []
+    (tmp_path / name).write_text(form.format(f"{KEPT} {planted}"))
+    assert list(plain.checked(Path(name), RULE)) != []
+
+
 def test_only_docstrings_of_a_module_are_read(tmp_path: Path) -> None:
     module = tmp_path / "module.py"
     module.write_text(
@@ -53,6 +83,15 @@ def test_only_docstrings_of_a_module_are_read(tmp_path: Path) -> None:
         'def answer() -> None:\n    """Return what whoever asked.\n\n    Whatever it is.\n    """\n'
     )
     assert [line.split(":")[0] for line in plain.breaches(module, RULE)] == ["7", "9"]
+
+
+def test_an_example_in_a_docstring_is_code(tmp_path: Path) -> None:
+    module = tmp_path / "module.py"
+    example = "    >>> role.ask('whoever')\n    'whatever'\n"
+    module.write_text(
+        f'def ask() -> None:\n    """Ask.\n\n{example}\n    It asks whoever.\n    """\n'
+    )
+    assert [line.split(":")[0] for line in plain.breaches(module, RULE)] == ["7"]
 
 
 def test_an_exempt_file_that_keeps_the_rule_comes_off_the_list(

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from contextlib import closing
 
 import pytest
-from tacit_services.transport.address import bind
+from tacit_client import FederationClient
+from tacit_services.doctor.host_route import HostRoute
+from tacit_services.enrollment.join_client import JoinClient
+from tacit_services.transport.address import bind, is_https
+from tacit_services.transport.pinned_authority import document_at
+from tacit_services.transport.proxy import DIRECT
 
-from tacit.errors import ServiceError
+from tacit.errors import ConfigError, ServiceError
 
 
 def test_what_is_accepted_sends_at_once() -> None:
@@ -38,3 +44,24 @@ def test_an_address_in_use_is_said_in_one_line() -> None:
         host, port = listener.getsockname()
         with pytest.raises(ServiceError, match=f"^http {host}:{port}: Address already in use$"):
             bind(f"{host}:{port}")
+
+
+@pytest.mark.parametrize(
+    "url", ["https://h", "https://h:1", "https://[::1]:8443/", "https://h:443"]
+)
+def test_an_https_address_has_a_host_and_perhaps_a_port(url: str) -> None:
+    assert is_https(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["https://h:0", "https://h:00/", "https://h:x", "https://h:65536", "https://", "http://h", "h:1",
+     "https://[::1"],
+)  # fmt: skip
+def test_another_is_none_nor_is_one_with_port_0(url: str) -> None:
+    assert not is_https(url)
+    for act in (lambda: JoinClient(url), lambda: document_at(url), lambda: HostRoute(url, DIRECT)):
+        with pytest.raises(ConfigError):
+            act()
+    with pytest.raises(ValueError, match=r"https://HOST:PORT|[Pp]ort|IPv6"):
+        FederationClient(url, "token", ssl.create_default_context())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import pytest
 from starlette.types import Message, Receive, Scope, Send
-from tacit_services.transport.http_pace import BURST, MOST, RATE, Pace
+from tacit_services.transport.http_pace import BURST, MOST, RATE, Caller, Pace
 
 ALL, BEYOND = int(BURST), 7
 
@@ -27,9 +27,16 @@ class Desk:
     pace: Pace = field(init=False)
 
     def __post_init__(self) -> None:
-        self.pace = Pace(well, free=lambda scope: scope["path"] == "/free", clock=lambda: self.now)
+        self.pace = Pace(
+            well, lambda scope: scope["path"] == "/free", self.caller, clock=lambda: self.now
+        )
 
-    def ask(self, address: str, path: str = "/") -> list[Message]:
+    def caller(self, scope: Scope) -> Caller | None:
+        """Return who asks, as a header says."""
+        name = scope.get("caller")
+        return None if name is None else Caller(name, waits=name != "operator")
+
+    def ask(self, address: str, path: str = "/", name: str = "") -> list[Message]:
         """Return what is answered to one request."""
         sent: list[Message] = []
 
@@ -40,12 +47,14 @@ class Desk:
             raise AssertionError("no byte of a body is waited for")
 
         scope = {"type": "http", "path": path, "client": (address, 1), "headers": []}
+        if name:
+            scope["caller"] = name
         asyncio.run(self.pace(scope, receive, send))
         return sent
 
-    def asked(self, address: str, times: int, path: str = "/") -> Counter[int]:
+    def asked(self, address: str, times: int, path: str = "/", name: str = "") -> Counter[int]:
         """Count the statuses of `times` requests."""
-        return Counter(self.ask(address, path)[0]["status"] for _ in range(times))
+        return Counter(self.ask(address, path, name)[0]["status"] for _ in range(times))
 
 
 @pytest.fixture
@@ -65,6 +74,19 @@ def test_another_address_and_what_is_free_do_not_wait(desk: Desk) -> None:
     assert desk.asked("192.0.2.1", ALL + BEYOND)[429] == BEYOND
     assert desk.asked("192.0.2.2", ALL) == {200: ALL}
     assert desk.asked("192.0.2.1", ALL + BEYOND, "/free") == {200: ALL + BEYOND}
+
+
+def test_strangers_take_nothing_from_who_is_known_at_their_address(desk: Desk) -> None:
+    assert desk.asked("192.0.2.1", ALL + BEYOND)[429] == BEYOND
+    assert desk.asked("192.0.2.1", ALL + BEYOND, name="ada") == {200: ALL, 429: BEYOND}
+    assert desk.asked("192.0.2.1", ALL + BEYOND, name="bob") == {200: ALL, 429: BEYOND}
+    assert desk.asked("192.0.2.1", ALL + BEYOND, name="operator") == {200: ALL + BEYOND}
+    assert desk.asked("192.0.2.1", BEYOND) == {429: BEYOND}
+
+
+def test_who_is_known_is_looked_up_only_where_the_address_is_at_its_end(desk: Desk) -> None:
+    desk.asked("192.0.2.1", ALL, name="ada")
+    assert desk.pace._callers.buckets == {}
 
 
 def test_who_owns_a_network_of_ipv6_is_one_address(desk: Desk) -> None:
@@ -94,9 +116,9 @@ def test_the_memory_for_addresses_is_bounded_and_the_last_share_one_allowance(de
     for number in range(MOST):
         desk.asked(f"host-{number}", 1)
     assert crowd(MOST) == {200: ALL, 429: BEYOND}
-    assert len(desk.pace._buckets) == MOST
+    assert len(desk.pace._addresses.buckets) == MOST
     # Who was there before keeps its own, and all are told apart again when those have gone.
     assert desk.asked("host-5", ALL) == {200: ALL - 1, 429: 1}
     desk.now += BURST / RATE
     assert crowd(2 * MOST) == {200: ALL + BEYOND}
-    assert len(desk.pace._buckets) == ALL + BEYOND
+    assert len(desk.pace._addresses.buckets) == ALL + BEYOND

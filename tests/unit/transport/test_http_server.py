@@ -176,6 +176,16 @@ def test_what_is_no_http_is_answered_as_every_error_is(app: FastAPI) -> None:
         assert well(address)
 
 
+def test_the_servers_own_words_are_in_the_log_as_ours_are(
+    app: FastAPI, caplog: pytest.LogCaptureFixture
+) -> None:
+    with listening(app) as address:
+        raw(address, b"garbage\r\n\r\n")
+    words = [record for record in caplog.records if record.name == "uvicorn.error"]
+    assert [record.levelname for record in words] == ["WARNING"]
+    assert not logging.getLogger("uvicorn").handlers
+
+
 class TestTls:
     @pytest.fixture
     def tls_folder(self, tmp_path: Path) -> Path:

@@ -13,6 +13,7 @@ from tacit_services.transport.proxy import DIRECT, HttpProxy, Proxies
 
 from tacit.errors import ConfigError
 from tests.helpers.servers import HOST, PATIENCE
+from tests.helpers.slow_server import WAYS, slow_server
 
 
 class TestSettings:
@@ -36,7 +37,16 @@ class TestSettings:
 
     @pytest.mark.parametrize(
         "value",
-        ["https://u:secret@p.org:1", "socks5://u:secret@p", "http://u:secret@p:x", "http://"],
+        [
+            "https://u:secret@p.org:1",
+            "socks5://u:secret@p",
+            "http://u:secret@p:x",
+            "http://u:secret",  # somebody forgot @ and the proxy
+            "http://u:secret/x@p:1",  # or wrote a password as it is
+            "http://u:secret?x@p:1",
+            "http://u:secret#x@p:1",
+            "http://",
+        ],
     )
     def test_another_kind_is_refused_without_its_password(self, value: str) -> None:
         with pytest.raises(ConfigError, match=r"^proxy ") as refused:
@@ -131,6 +141,23 @@ class TestTunnel:
     def test_a_refusal_is_one_line_that_names_the_proxy(self, answer: bytes) -> None:
         with answering(answer) as proxy:
             with pytest.raises(OSError, match=f"^proxy {proxy.address}: ") as refused:
-                proxy.tunnel("h.org", 443, 0.5)
+                proxy.tunnel("h.org", 443, 1.0)
             assert len(str(refused.value)) < 300
             assert str(refused.value).isprintable()
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_one_that_answers_byte_by_byte_is_not_waited_for(self, way: str) -> None:
+        with slow_server(way) as server:
+            proxy = HttpProxy(HOST, server.port)
+            if way == "a body":  # its status is the answer
+                proxy.tunnel("h.org", 443, 1.0).close()
+                return
+            with pytest.raises(OSError, match=f"^proxy {proxy.address}: "):
+                proxy.tunnel("h.org", 443, 1.0)
+
+    def test_the_first_bytes_of_the_server_are_not_the_proxys(self) -> None:
+        with (
+            answering(b"HTTP/1.1 200 OK\r\n\r\nhello") as proxy,
+            closing(proxy.tunnel("h.org", 443, PATIENCE)) as tunnel,
+        ):
+            assert tunnel.recv(5) == b"hello"

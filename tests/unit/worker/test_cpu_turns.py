@@ -65,11 +65,31 @@ def test_an_edge_whose_step_fails_gives_its_turn_back(tmp_path: Path) -> None:
         mine.close()
 
 
+def test_edges_that_share_a_gpu_compute_one_at_a_time_however_long_a_step_is(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "gpu").touch()
+    mine, other = CpuTurns(tmp_path / "gpu"), CpuTurns(tmp_path / "gpu")
+    order: list[str] = []
+
+    def second() -> None:
+        with other.take():
+            order.append("second")
+
+    thread = threading.Thread(target=second)
+    with mine.take():
+        thread.start()
+        thread.join(0.05)  # it would be through by now, if it could
+        order.append("first")
+    thread.join()
+    assert order == ["first", "second"]
+
+
 def test_without_a_pipe_every_turn_is_free_and_a_wrong_path_is_refused(tmp_path: Path) -> None:
     free = CpuTurns(None)
     with free.take(), free.take():
         pass
-    (tmp_path / "file").touch()
-    for name in ("file", "missing"):
+    (tmp_path / "folder").mkdir()
+    for name in ("folder", "missing"):
         with pytest.raises(ConfigError, match="not a named pipe"):
             CpuTurns(tmp_path / name)

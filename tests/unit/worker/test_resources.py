@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tacit_services.identity import own_ledgers
 from tacit_services.identity.folder import Identities
+from tacit_services.identity.lineage import TRAINING
 from tacit_services.worker.resources import ledger_of
 
 from tacit import config
@@ -34,12 +35,12 @@ def test_two_bare_edges_do_not_deal_the_same_rows_in_two_ways(
         open_.enter_context(closing(edge_a))
         open_.enter_context(closing(edge_b))
         with (
-            ledger_of(first.source, edge_a),
+            ledger_of(first.source, edge_a, TRAINING),
             pytest.raises(PrivacyError, match="an edge is training on it as it was dealt"),
-            ledger_of(other.source, edge_b),
+            ledger_of(other.source, edge_b, TRAINING),
         ):
             pass
-        with ledger_of(other.source, edge_b):  # the control
+        with ledger_of(other.source, edge_b, TRAINING):  # the control
             pass
 
 
@@ -77,7 +78,7 @@ def test_an_edge_logs_how_much_of_its_data_is_of_others_as_its_owner_says(
     caplog.set_level(logging.INFO, "tacit.edge")
     identity = Identities(tmp_path / "a").acquire(2, threading.Event())
     assert identity is not None
-    with closing(identity), ledger_of(config.load(path).source, identity):
+    with closing(identity), ledger_of(config.load(path).source, identity, TRAINING):
         pass
     assert "a new ledger begins: no other data like this is known" in caplog.text
     others = f"of the rows (of the smaller data) are those of {owned.name}, which data.apart_from"

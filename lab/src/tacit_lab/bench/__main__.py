@@ -1,22 +1,22 @@
 """Measure, print ratios, write out/bench.json. Below twenty minutes on two cores, with nothing
 else running.
 
-(a) accepted updates/s of the whole path (5 edges with ready-made 87 KB updates and 16 unreceipted
-ones each: broker,
-    decode, journal in Redis, receipt, fold, new model back) over the raw paho → mosquitto → paho
-    QoS 1 rate at that size;
-(b) applied updates/s of real training (5 edges, CNN of 21,840 parameters, expected batch 48, the
-    delay of pushes included) over what two processes compute of plain steps, and of the same
-    private step, with no broker, no journal and no ledger on disk, in turns of seconds; and over
-    what five such processes compute that share the two processors, as the edges do; what an update
-    costs the edges and the aggregator in processor time;
-(c) push → receipt and push → new model latency of real edge loops (messages on disk, one update in
-flight), p50, p99; (d) what privacy costs: an edge step taken apart (bench/cost.py); (e) and what an
-edge's whole push costs over a plain step, for five networks (bench/step.py); (f) what a push costs
-an edge past its step, stage by stage, at three sizes (bench/push.py); (g) the path by size, and a
-model of 45 MB there and back (bench/large.py); (h) a thousand edges, and ten thousand
-(bench/crowd.py); (i) a run through a federation's front door, and two at once
-(bench/federation_rate.py).
+- (a) Accepted updates/s of the whole path over the raw paho → mosquitto → paho QoS 1 rate at that
+  size. There are 5 edges with ready-made 87 KB updates and 16 unreceipted ones each. The path is
+  broker, decode, journal in Redis, receipt, fold, new model back.
+- (b) Applied updates/s of real training: 5 edges, CNN of 21,840 parameters, expected batch 48, the
+  delay of pushes included. They are over the plain steps of two processes, and over the same
+  private step, with no broker, no journal and no ledger on disk, in turns of seconds. They are also
+  over five such processes that share the two processors, as the edges do. And what an update costs
+  the edges and the aggregator in processor time.
+- (c) Push → receipt and push → new model latency of real edge loops (messages on disk, one update
+  in flight), p50, p99.
+- (d) What privacy costs: an edge step taken apart (bench/cost.py).
+- (e) What an edge's whole push costs over a plain step, for five networks (bench/step.py).
+- (f) What a push costs an edge past its step, stage by stage, at three sizes (bench/push.py).
+- (g) The path by size, and a model of 45 MB there and back (bench/large.py).
+- (h) A thousand edges, and ten thousand (bench/crowd.py).
+- (i) A run through a federation's front door, and two at once (bench/federation_rate.py).
 """
 
 from __future__ import annotations

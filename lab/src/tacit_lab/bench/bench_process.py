@@ -126,6 +126,35 @@ def _serve(role: ReadyMade, options: dict[str, Any], patience: float) -> None:
     connection.stop()
 
 
+class _ReceiptCount:
+    """What has been heard of the rails: a permit of `window` and of `receipts` for each receipt.
+
+    newest: the version of the newest model.
+    """
+
+    def __init__(self) -> None:
+        self.window = threading.Semaphore(1)
+        self.receipts = threading.Semaphore(0)
+        self.newest = 0
+
+    def hear(self, inbound: Inbound) -> None:
+        """Take in a receipt, or a model that answers a message."""
+        inbound.done()
+        is_model = "/model/" in inbound.topic
+        if not is_model and "/receipt/" not in inbound.topic:
+            return
+        encoded = wire.Assembler(1 << 28).add(inbound.payload) if is_model else inbound.payload
+        assert encoded is not None  # one chunk
+        meta = wire.decode(encoded).meta
+        self.newest = max(self.newest, meta.model.version)
+        if meta.WhichOneof("kind") == "model" and not meta.HasField("answer"):
+            return  # a task that its edge had to wait for: the receipt has come before
+        receipt = meta.receipt if meta.HasField("receipt") else meta.answer
+        assert receipt.status == pb.Receipt.ACCEPTED, receipt
+        self.window.release()
+        self.receipts.release()
+
+
 def stream(options: dict[str, Any]) -> dict[str, Any]:
     """Run the rails alone.
 
@@ -143,48 +172,22 @@ def stream(options: dict[str, Any]) -> dict[str, Any]:
         wire_up.up("bench", seq, message, schema, definition(options))
         for seq, message in enumerate(messages, 1)
     ]
-    window = threading.Semaphore(1)
-    receipts = threading.Semaphore(0)
-    newest = [0]
-
-    def on_message(inbound: Inbound) -> None:
-        inbound.done()
-        if "/receipt/" not in inbound.topic and "/model/" not in inbound.topic:
-            return
-        encoded = (
-            wire.Assembler(1 << 28).add(inbound.payload)
-            if "/model/" in inbound.topic
-            else inbound.payload
-        )
-        assert encoded is not None  # one chunk
-        meta = wire.decode(encoded).meta
-        newest[0] = max(newest[0], meta.model.version)
-        if meta.WhichOneof("kind") == "model" and not meta.HasField("answer"):
-            return  # a task that its edge had to wait for: the receipt has come before
-        if meta.HasField("receipt"):
-            receipt = meta.receipt
-        else:
-            receipt = meta.answer
-        assert receipt.status == pb.Receipt.ACCEPTED, receipt
-        window.release()
-        receipts.release()
-
-    connection = Connection(
-        options["broker"], f"bench-{role.edge}", [topics.down_all("bench", role.edge)], on_message
-    )
+    heard = _ReceiptCount()
+    topic = topics.down_all("bench", role.edge)
+    connection = Connection(options["broker"], f"bench-{role.edge}", [topic], heard.hear)
     begin(connection)
     for seq, envelope in enumerate(envelopes, 1):
-        window.acquire()
+        heard.window.acquire()
         if seq == 2:  # Hello has its receipt: open the window
-            window.release(WINDOW - 1)
+            heard.window.release(WINDOW - 1)
         if (
             options.get("fresh") and seq > 1
         ):  # made for the newest model: what a server keeps of staleness stays small
-            envelope = wire_up.up("bench", seq, Push(role.edge, newest[0], role.ready), schema)
+            envelope = wire_up.up("bench", seq, Push(role.edge, heard.newest, role.ready), schema)
         for part, payload in enumerate(wire.split(envelope, 256 * 1024)):
             connection.publish(topics.up("bench", role.edge, seq, part), payload)
     for _ in envelopes:
-        receipts.acquire()
+        heard.receipts.acquire()
     connection.stop()
     return {}
 

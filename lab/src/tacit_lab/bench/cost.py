@@ -1,8 +1,8 @@
 """What privacy costs in time: one edge step, taken apart, at expected batch 48 and 256, as ratios
 in one run.
 
-The steps take turns, a round after another, so that whatever else the machine does falls on all of
-them; the median round counts. CPU time of one thread, the CNN of 21,840 parameters, 12,000 rows.
+The steps take turns, a round after another, so that other work of the machine falls on all of them.
+The median round counts. CPU time of one thread, the CNN of 21,840 parameters, 12,000 rows.
 """
 
 from __future__ import annotations

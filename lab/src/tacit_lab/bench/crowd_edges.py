@@ -1,8 +1,8 @@
 """A crowd of edges in one process, on raw sockets: `python -m tacit_lab.bench.crowd_edges edges
 JSON`.
 
-They join, and report it; then, at a line on standard input, they push ready-made updates at a rate
-that is all edges' together, each when it has its task. The last line is JSON.
+They join, and report it. Then, at a line on standard input, each pushes ready-made updates when it
+has its task. The rate is that of all edges together. The last line is JSON.
 """
 
 from __future__ import annotations

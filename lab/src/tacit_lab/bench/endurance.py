@@ -1,15 +1,15 @@
 """What stays bounded: `python -m tacit_lab.bench.endurance` writes out/endurance.json. About five
 minutes on two cores.
 
-(a) UPDATES small updates (digits, logistic: 2.8 KB) from 5 edges through broker, aggregator process
-and Redis: resident
-    memory of the three, its slope over the second half, by least squares;
-(b) three edges that take 20 ms an update, and beside them, in the same run, one that is stopped
-(SIGSTOP) and one that
-    sends without waiting for receipts, at 200 and 1,000 a second and as fast as the broker takes,
-    the last also with a sender that leaves the processors to the others (nice 19), as if it had its
-    own: what the three achieve over what they achieve alone, before and after. [guard] rate is on,
-    so the flood is told to wait, dropped, and in the end not delivered.
+(a) UPDATES small updates (digits, logistic: 2.8 KB) from 5 edges go through broker, aggregator
+process and Redis. The figure is the resident memory of the three, and its slope over the second
+half, by least squares.
+
+(b) Three edges take 20 ms an update. Beside them, in the same run, one edge is stopped (SIGSTOP),
+and one sends without waiting for receipts. It sends 200 and 1,000 a second and as fast as the
+broker takes. The last also runs with a sender that leaves the processors to the others (nice 19),
+as if it had its own. The figure is what the three achieve over what they achieve alone, before and
+after. [guard] rate is on, so the flood is told to wait, dropped, and in the end not delivered.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ parts, questions and whole messages of several edges for the aggregator's `Reass
 are good messages of every kind, mutated: bits flipped, bytes overwritten, inserted, deleted,
 lengths and counts replaced by extreme ones, two messages spliced.
 
-A finding is an exception that is no refusal (WireError, RetryLater), a tensor that is not what was
-sent although nothing announced it, an envelope that is not the sent one although only its own parts
-came, or memory beyond what was announced. Any finding ends the run with its seed and case number,
-and exit code 1. Writes out/fuzz.json.
+A finding is an exception that is no refusal (WireError, RetryLater), or memory beyond the announced
+size. A tensor that differs from the sent one without an announcement is a finding, too. So is an
+envelope that differs from the sent one although only its own parts came. Any finding ends the run
+with its seed and case number, and exit code 1. Writes out/fuzz.json.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 back by paho alone, in one run: `python -m tacit_lab.bench.large [NOISE_MULTIPLIER]` (1).
 
 The edge is a real edge loop with its outbox on disk and a ready-made update; broker, aggregator
-process and store are those of `tacit run`. An update takes half a model's bytes where all of its
-integers fit into 16 bits, as with a noise multiplier of 1; 0.6 of a model's with 4 or more.
+process and store are those of `tacit run`. An update takes half a model's bytes if all of its
+integers fit into 16 bits, as with a noise multiplier of 1. It takes 0.6 of a model's with 4 or
+more.
 """
 
 from __future__ import annotations

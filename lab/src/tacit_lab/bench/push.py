@@ -3,7 +3,7 @@ tacit_lab.bench.push`.
 
 `encode`: the envelope. `commit`: the message, with the next task's charge. `parts`: the MQTT
 payloads. And `two_commits`: charge and message apart, as many durable writes as before they were
-one. The two ways take turns, so that whatever else the machine does falls on both; medians.
+one. The two ways take turns, so that other work of the machine falls on both. Values are medians.
 """
 
 from __future__ import annotations

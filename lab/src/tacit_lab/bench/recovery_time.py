@@ -2,12 +2,13 @@
 
 `python -m tacit_lab.bench.recovery_time` writes out/recovery.json.
 
-A process that owns the run has written UPDATES updates of the paper's CNN (21,840 parameters, 87 KB
-each) into the journal in Redis, none of them in a snapshot, and is killed with SIGKILL. An
-aggregator is started at once, as a process manager would; an edge repeats one message, as edges do,
-until its receipt comes. Seconds from the kill to that receipt: the process starts (its imports
-alone are `import_s`), reads everything back, folds it, and applies the new update. `stolen`: the
-share of the processors that a hypervisor gave to others meanwhile (0 where it does not report it).
+A process that owns the run has written UPDATES updates of the paper's CNN into the journal in
+Redis, none of them in a snapshot. The CNN has 21,840 parameters, 87 KB each update. The process is
+killed with SIGKILL. An aggregator is started at once, as a process manager would. An edge repeats
+one message, as edges do, until its receipt comes. The result is the seconds from the kill to that
+receipt. In them the process starts (its imports alone are `import_s`), reads everything back, folds
+it, and applies the new update. `stolen`: the share of the processors that a hypervisor gave to
+others meanwhile (0 where it does not report it).
 """
 
 from __future__ import annotations

@@ -6,14 +6,14 @@
 A *plain* step draws as many rows as the private one expects, and takes their mean gradient: no
 padding, no privacy. The private step is all that an edge does for one push: draw, gather, clipped
 sum, noise, a charge in its ledger, release. Both in one thread of one process, by the processor
-time of that thread. The steps take turns, a round after another, so that whatever else the machine
-does falls on all of them; the median of the rounds' ratios counts. The rows are random: no step
-asks what stands in them.
+time of that thread. The steps take turns, a round after another, so that other work of the machine
+falls on all of them. The median of the rounds' ratios counts. The rows are random: no step asks
+what stands in them.
 
 Two ways: the drawn rows *alone*, where the network has kernels for it (else as the other), or a
 fixed shape with random *slots*. The ledger is a file in memory (/dev/shm, if there is one), because
-what a durable write takes is the disk's and the kernel's: a charge's own time, in memory and on
-this disk, stands beside the ratios; with --disk it is in them. The memory of a step and the pushes
+the time of a durable write is the disk's and the kernel's. A charge's own time, in memory and on
+this disk, stands beside the ratios. With --disk it is in them. The memory of a step and the pushes
 of an hour, at the first batch, are measured in processes of their own (`step_memory`).
 """
 

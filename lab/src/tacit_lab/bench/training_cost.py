@@ -2,11 +2,11 @@
 
 Three kinds of bare steps, with no broker, no journal and no ledger on disk. *Plain* ones: the mean
 gradient of as many rows, in a process for each processor. *Private* ones, the edge's own, in the
-same. And private ones in as many processes as the run has edges, which take turns: what is lost
-because they share the processors, whatever they send.
+same. And private ones in as many processes as the run has edges, which take turns. They show the
+loss from sharing the processors alone.
 
 A shared machine is twice as fast in one minute as in the next, so these take turns of a few
-seconds: all processes of the run are stopped (SIGSTOP) while bare steps go round, and the other way
+seconds. All processes of the run are stopped (SIGSTOP) while bare steps go round, and the other way
 about. The run's own turns also tell what an update costs its edges and its aggregator, in processor
 time. The delay that pushes are held back for is in all of it.
 """
@@ -78,9 +78,9 @@ def measure(
 ) -> dict[str, Any]:
     """Train until there have been TURNS turns of each, and look at the rates.
 
-    beside: bare steps by what they are called in the result. {`training_per_s`, `NAME_per_s`:
-    means; `training_over_NAME`, and its quartiles: of the ratios of neighbours; `edge_cpu_ms`,
-    `aggregator_cpu_ms`: of an update}.
+    beside: bare steps by their names in the result. `training_per_s` and `NAME_per_s` are means.
+    `training_over_NAME`, and its quartiles, are of the ratios of neighbours. `edge_cpu_ms` and
+    `aggregator_cpu_ms` are of an update.
     """
     port = free_port()
     rates = list[tuple[float, ...]]()

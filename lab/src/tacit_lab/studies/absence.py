@@ -1,22 +1,23 @@
 """Somebody is away for a minute: what the others do meanwhile. `python -m
 tacit_lab.studies.absence` writes out/absence.json.
 
-(a) `vertical`: four VAFL parties; one is stopped (SIGSTOP) for --seconds. Steps of the other three
-per second during
-    that time, over those in as long a time before and after it; and the training loss at both its
-    ends, from the run's journal folded again, because no evaluation is answered meanwhile.
-    Expected: at least 0.9, and the loss still falls.
-(b) `gossip`: four peers without gradients and noise, their models apart; one is cut off the broker
-for --seconds. The
-    same ratio; whether it averages again afterwards; and how far the sum of all models has moved
-    (expected: 1e-6).
-(c) `accuracy`: eight peers as processes over MQTT, A(DP)²SGD and SYNC at the same noise: test
-accuracy and ε of each,
-    and the mean of the seeds' differences with its 95 % interval.
+(a) `vertical`: one of four VAFL parties is stopped (SIGSTOP) for --seconds. The figure is the steps
+of the other three per second during that time, over those in as long a time before and after it. A
+second figure is the training loss at both its ends. It comes from the run's journal folded again,
+because no evaluation is answered meanwhile. Expected: at least 0.9, and the loss still falls.
+
+(b) `gossip`: of four peers without gradients and noise, with different models, one is cut off the
+broker for --seconds. The figures are the same ratio, whether the peer averages again afterwards,
+and how far the sum of all models has moved (expected: 1e-6).
+
+(c) `accuracy`: eight peers run as processes over MQTT, A(DP)²SGD and SYNC at the same noise. The
+figures are test accuracy and ε of each, and the mean of the seeds' differences with its 95 %
+interval.
 
 Every party and peer takes --slowdown times as long as it computes, so that no processor is the
-limit: on a machine whose processors are, an absence leaves the others more of them, and the
-ratio means nothing. About ten minutes at the defaults, on an otherwise idle machine.
+limit. On a machine where the processors are the limit, an absence leaves the others more of them,
+and the ratio means nothing. It takes about ten minutes at the defaults, on an otherwise idle
+machine.
 """
 
 from __future__ import annotations

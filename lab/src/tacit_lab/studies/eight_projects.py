@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 from tacit_services.project import new_folder
-from tacit_services.project.draft import DraftRequest
+from tacit_services.project.draft import LOGISTIC, DraftRequest
 
 from tacit import config
 from tacit.config import RunFile
@@ -53,7 +53,7 @@ def project(table: PackagedTable, read: HeaderAndRows, folder: Path) -> Project:
     for name, chosen in parts.items():
         with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
             csv.writer(file).writerows([header, *(rows[place] for place in chosen)])
-    request = DraftRequest(folder / "public.csv", table.target, None, None)
+    request = DraftRequest(folder / "public.csv", table.target, None, LOGISTIC)
     written = folder / table.name
     new_folder.make(written, request, folder / "home")
     (folder / "train.csv").rename(written / "train.csv")

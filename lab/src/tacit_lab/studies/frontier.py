@@ -2,10 +2,10 @@
 `python -m tacit_lab.studies.frontier --data DATA` writes out/frontier.json and docs/frontier.png.
 
 The recipe is experiments/audp-mnist-strokes*.toml's, in the simulator, where edges are as quick as
-each other; the features are computed once. A trusted server that adds one noise to the sum of all
+each other. The features are computed once. A trusted server that adds one noise to the sum of all
 edges is simulated by edges that each add 1/√K of it. Also what becomes of accuracy at ε = 2 where
-edges are 1, 1, 1, 2 and 4 times as slow, and where one is away for half of the run. Mean of three
-seeds each; half an hour, of which features take four minutes.
+edges are 1, 1, 1, 2 and 4 times as slow, and where one is away for half of the run. Values are
+means of three seeds each. It takes half an hour, of which features take four minutes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ CASES = [
 class MnistFeatures:
     """MNIST's features, computed once, dealt as a run deals them."""
 
-    def __init__(self, source: Benchmark, root: Path) -> None:
+    def __init__(self, source: Benchmark, root: Path | None) -> None:
         self._train = source.train(root)
         self.test = source.test(root)
         self._root = root

@@ -2,10 +2,11 @@
 against what a run costs.
 
 `python -m tacit_lab.studies.planner grid` trains them on Adult-1 (16 devices, one an education), 3
-seeds each, in this process: eqs (7a) and (7b) on softmax regression with Poisson batches, clipped
-examples and Gaussian noise of the planner's own z. `python -m tacit_lab.studies.planner cost`
-measures c1 and c2, plans with them, runs the plan over MQTT and compares. Noise and batches of
-`grid` come from seeded streams: a repeated run gives the same bits, and is no release.
+seeds each, in this process. It computes eqs (7a) and (7b) on softmax regression with Poisson
+batches, clipped examples and Gaussian noise of the planner's own z. `python -m
+tacit_lab.studies.planner cost` measures c1 and c2, plans with them, runs the plan over MQTT and
+compares. Noise and batches of `grid` come from seeded streams: a repeated run gives the same bits,
+and is no release.
 """
 
 from __future__ import annotations
@@ -196,8 +197,8 @@ def cost(root: Path) -> None:
     """Measure c1 and c2 with two devices, plan with them, run the plan, and compare: in seconds, in
     bytes.
 
-    A shared machine drifts by tens of percent within minutes, so all three runs are repeated in
-    turns and what a round took is the median over the turns: the cost model is judged, not the
+    A shared machine drifts by tens of percent within minutes. So all three runs are repeated in
+    turns, and the time of a round is the median over the turns. This judges the cost model, not the
     minute in which each run happened to fall.
     """
     p = replace(ADULT, devices=2)

@@ -5,8 +5,8 @@ FedAsync's, as ratios.
 
 Needs TACIT_DATA and an idle machine; about ten minutes.
 
-Runs the CIFAR-10 experiments of FedAsync (polynomial, hinge), FedBuff and FedAvg with ten edge
-processes as `tacit run` does, the last edge slowed down, one after another, and writes
+Runs the CIFAR-10 experiments of FedAsync (polynomial, hinge), FedBuff and FedAvg, one after
+another. Each has ten edge processes as in `tacit run`, the last edge slowed down. Writes
 out/stragglers.json.
 """
 

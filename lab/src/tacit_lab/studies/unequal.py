@@ -3,8 +3,8 @@ out/unequal.json.
 
 The setting is `tacit_lab.studies.poison`'s. Data is dealt by chance, by Dirichlet 0.1, or so that
 one edge alone has class 7, whose recall stands in brackets. Beside every attack stand the honest
-run with and without the guard, the run without the liar's edge, whose rows are then lost, and a
-liar that trains on wrong labels, as an honest edge with such data would.
+run with and without the guard, and the run without the liar's edge, whose rows are then lost. There
+is also a liar that trains on wrong labels, as an honest edge with such data would.
 """
 
 from __future__ import annotations

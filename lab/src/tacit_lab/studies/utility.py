@@ -2,10 +2,10 @@
 other.
 
 `python -m tacit_lab.studies.utility [seed ...]` runs what out/utility.json does not have yet and
-prints the table of docs/privacy.md; half an hour on one idle core, and it may be ended and started
-again at any time.
+prints the table of docs/privacy.md. It takes half an hour on one idle core, and may be ended and
+started again at any time.
 
-K = 5 edges push in turn, so every update but the first four has staleness 4; each edge pushes as
+K = 5 edges push in turn, so every update but the first four has staleness 4. Each edge pushes as
 often as its budget is calibrated for. The networks get UPDATES updates, half of what their
 experiment files say. Noise and batches come from seeded streams: a repeated run gives the same
 bits, and is no release.

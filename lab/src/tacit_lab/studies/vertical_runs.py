@@ -1,9 +1,9 @@
 """VAFL in one process under a virtual clock: accuracy against μ, and time to a target where parties
 differ in speed.
 
-python -m tacit_lab.studies.vertical_runs privacy experiments/vafl-mnist-cached.toml
-python -m tacit_lab.studies.vertical_runs delays experiments/vafl-mnist.toml --target 0.9
-python -m tacit_lab.studies.vertical_runs centralised experiments/vafl-mnist.toml
+    python -m tacit_lab.studies.vertical_runs privacy experiments/vafl-mnist-cached.toml
+    python -m tacit_lab.studies.vertical_runs delays experiments/vafl-mnist.toml --target 0.9
+    python -m tacit_lab.studies.vertical_runs centralised experiments/vafl-mnist.toml
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ def _until(roles: VerticalRoles, target: float, seed: int) -> float:
 def central(path: Path, root: Path | None) -> dict[str, float]:
     """Return the accuracy of the model trained with all features in one place.
 
-    It is measured on all rows that are not trained on, after as many steps as each party takes in
-    the run, and a tenth more: a party's count is not known beforehand.
+    It is measured on all rows that are not trained on. The model has as many steps as each party
+    takes in the run, and a tenth more, since a party's count is not known beforehand.
     """
     run = config.load(path)
     roles = world(run, root)

@@ -2,8 +2,8 @@
 
 The same network (convolutions of 10 and 10 channels, 62 classes: 12,752 parameters), the same batch
 of 48, five edges, MNIST's rows, one machine. Rounds are interleaved, as a shared machine is twice
-as fast in one minute as in the next: in each, every system is started, warmed up and measured for
-some seconds. A system that is not here, or does not run, is listed as "not run here". Writes
+as fast in one minute as in the next. In each round, every system is started, warmed up and measured
+for some seconds. A system that is not here, or does not run, is listed as "not run here". Writes
 out/peers.json.
 
     python -m tacit_lab.bench.peers [--rounds 4] [--seconds 20] [--only tacit 2ff785b …]

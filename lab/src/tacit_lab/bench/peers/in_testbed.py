@@ -2,9 +2,9 @@
 
 Repaired: every socket has TCP_NODELAY, and the server's accountant, which integrates numerically
 every thirty steps while everybody waits, measures nothing. Both are set from outside, before the
-script begins. In either case it is given two things: `torchvision.transforms.ToTensor`, which is
-all that it takes of torchvision, whose wheels ask for CUDA; and BATCH_SIZE, a name that the
-server's script uses and does not define.
+script begins. In either case it gets two things. One is `torchvision.transforms.ToTensor`, the only
+part that it uses of torchvision, whose wheels ask for CUDA. The other is BATCH_SIZE, a name that
+the server's script uses and does not define.
 """
 
 import math

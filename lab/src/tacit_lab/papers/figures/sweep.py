@@ -145,10 +145,10 @@ def sweep(
 ) -> dict[str, Result]:
     """Run what has no result yet on `jobs` processes; returns the result of every run, by its name.
 
-    `runs` are given by figure. Results in `folder` or `fallback` are taken from there.
-    Each process appends every result to `folder` as soon as it has it, so that a sweep that was
-    ended, in whatever way, goes on where it was. `done(count, total)` is called as results come:
-    how many of the runs that were not known are finished, and how many there were.
+    `runs` are given by figure. Results in `folder` or `fallback` are taken from there. Each process
+    appends every result to `folder` as soon as it has it. So a sweep that was ended, in any way,
+    goes on where it was. `done(count, total)` is called as results come: how many of the runs that
+    were not known are finished, and how many there were.
 
     Raises ConfigError where `folder` cannot be written, ServiceError when a process was killed.
     """

@@ -66,7 +66,7 @@ class UntrainedPoint(RunFile):
 def _planned(run: RunFile, design: Design) -> Result:
     """Return the period τ of the optimal design, and the ε that its z and K really cost.
 
-    ε comes from the design's own accountant, whatever the run file asked for.
+    ε comes from the design's own accountant. The run file's ε has no effect on it.
     """
     p = run.privacy
     a = run.algorithm

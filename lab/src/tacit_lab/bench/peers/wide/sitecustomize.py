@@ -1,7 +1,7 @@
 """Read by Python at its start, as this folder is on its path: MNIST's rows with 62 classes.
 
-So that tacit, of whatever commit, trains the network of the reference testbed, whose data set has
-62 classes: 12,752 parameters. What is computed for a row depends on the network alone.
+With it every commit of tacit trains the network of the reference testbed, whose data set has 62
+classes: 12,752 parameters. The computation for a row depends on the network alone.
 """
 
 from dataclasses import replace
