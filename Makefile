@@ -60,6 +60,10 @@ setup: .venv/ready ## make .venv with everything (as root on Debian also the pac
 	$(BIN)/python -P -m tacit.kernels
 	@touch $@
 
+# Another apt on the machine may be at work: `install` waits for it, and manages with the lists that it has got.
+APT_INSTALL := apt-get -qq update; DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 \
+  install -y --no-install-recommends
+
 define SYSTEM_PACKAGES
 command -v apt-get >/dev/null || exit 0; \
 missing=; \
@@ -71,8 +75,7 @@ command -v redis-server >/dev/null || missing="$$missing redis-server"; \
 [ -n "$$missing" ] || exit 0; \
 if [ "$$(id -u)" != 0 ]; then echo "not root, so not installed:$$missing (without them: amqtt and SQLite)"; exit 0; fi; \
 echo "installing$$missing"; \
-{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing; } \
-  >/dev/null 2>&1 || echo "apt-get could not install$$missing (without them: amqtt and SQLite)"
+{ $(APT_INSTALL) $$missing; } >/dev/null 2>&1 || echo "apt-get could not install$$missing (without them: amqtt and SQLite)"
 endef
 
 run: setup ## train on the bundled digits as local processes, results in out/run
@@ -131,8 +134,7 @@ nightly-packages: setup ## as root on Debian, servers that only exhaustive tests
 	@command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] || exit 0; \
 	command -v slurmctld >/dev/null && command -v rabbitmq-server >/dev/null && exit 0; \
 	echo "installing slurm-wlm munge rabbitmq-server"; \
-	{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
-	  slurm-wlm munge rabbitmq-server; } >/dev/null 2>&1 || echo "apt-get could not install them"
+	{ $(APT_INSTALL) slurm-wlm munge rabbitmq-server; } >/dev/null 2>&1 || echo "apt-get could not install them"
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)
 	$(PYTEST) -m "e2e and not exhaustive"
