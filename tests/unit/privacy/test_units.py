@@ -51,14 +51,16 @@ class Small(nn.Module):
         return scores
 
 
-MODELS: dict[str, Model] = {
-    "logistic": build("logistic", (1, 1, 4), 3),
-    "logistic, penalty": build("logistic", (1, 1, 4), 3, regularization=0.1),
-    "mlp": build("mlp", (1, 1, 4), 3, hidden=(5,)),
-    "cnn": build("cnn", (1, 28, 28), 10),
-    "module": module_model("nets:Small", Small, shape=(1, 1, 4), outputs=3, loss=cross_entropy),
+MODELS: dict[str, Callable[[], Model]] = {
+    "logistic": lambda: build("logistic", (1, 1, 4), 3),
+    "logistic, penalty": lambda: build("logistic", (1, 1, 4), 3, regularization=0.1),
+    "mlp": lambda: build("mlp", (1, 1, 4), 3, hidden=(5,)),
+    "cnn": lambda: build("cnn", (1, 28, 28), 10),
+    "module": lambda: module_model(
+        "nets:Small", Small, shape=(1, 1, 4), outputs=3, loss=cross_entropy
+    ),
 }
-LOGISTIC, MLP = MODELS["logistic"], MODELS["mlp"]
+LOGISTIC, MLP = MODELS["logistic"](), MODELS["mlp"]()
 
 
 def people(
@@ -208,7 +210,7 @@ def test_units_are_drawn_by_poisson_whatever_the_number_of_their_rows() -> None:
 @pytest.mark.parametrize("mean", [True, False], ids=["mean", "sum"])
 @pytest.mark.parametrize("name", MODELS)
 def test_a_units_gradient_is_that_of_a_loop_over_its_rows(name: str, mean: bool) -> None:
-    model = MODELS[name]
+    model = MODELS[name]()
     data, params = people(model, limit=50, mean=mean), model.init(3)
     gradients = slots_of(model, data).gradients(params, torch.tensor([2, 5, 6, 0]))
     for unit, gradient in zip((2, 5, 0), gradients[[0, 1, 3]], strict=True):
@@ -298,7 +300,7 @@ def test_without_privacy_the_mean_is_over_units() -> None:
 def test_a_whole_unit_moves_the_sum_by_its_own_clipped_gradient_and_nothing_else(
     name: str, mechanism: str, rows: int, mean: bool
 ) -> None:
-    model = MODELS[name]
+    model = MODELS[name]()
     sizes = (7, 2, 5, 1, 30, rows)
     data = people(model, sizes, limit=5, mean=mean)
     params = model.init(2)  # gradients are far longer than C

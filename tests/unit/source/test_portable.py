@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.helpers.own_tree import own_tree
 from tests.helpers.without_posix import ARGUMENTS, MODULES, NAMES
 from tools.tree import Module, Tree
 
@@ -31,7 +31,7 @@ HOSTS = ("tacit_services.federation.", "tacit_services.doctor.host_")
 
 @pytest.fixture(scope="module")
 def tree() -> Tree:
-    return Tree(ROOT)
+    return own_tree()
 
 
 def reached(tree: Tree) -> set[str]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.conftest import ROOT
-from tools.tree import Tree
-
-TREE = Tree(ROOT)
+from tests.helpers.own_tree import own_tree
 
 
 def bodies() -> Iterator[tuple[str, int]]:
     """Yield every function with the lines of its body, without its docstring."""
-    for module in TREE.modules.values():
+    for module in own_tree().modules.values():
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 documented = ast.get_docstring(node, clean=False) is not None
@@ -30,9 +27,11 @@ def test_no_function_has_sixty_lines_and_half_have_five_at_most() -> None:
 
 
 def test_no_module_has_more_than_five_hundred_lines() -> None:
-    assert [name for name, module in TREE.modules.items() if module.lines > 500] == []
+    assert [name for name, module in own_tree().modules.items() if module.lines > 500] == []
 
 
 def test_no_room_is_more_than_an_eighth_of_the_tree() -> None:
-    lines = {room: sum(each.lines for each in modules) for room, modules in TREE.rooms.items()}
+    lines = {
+        room: sum(each.lines for each in modules) for room, modules in own_tree().rooms.items()
+    }
     assert [room for room, many in lines.items() if many > sum(lines.values()) / 8] == []

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.own_tree import own_tree
 from tools import map as house_map
-from tools.tree import Tree
 
 CONTRACTS = """
 [[tool.importlinter.contracts]]
@@ -90,7 +90,7 @@ def test_a_room_in_no_layer_is_named(checkout: Path) -> None:
 
 
 def test_every_package_of_this_tree_says_what_it_is() -> None:
-    tree = Tree(house_map.ROOT)
+    tree = own_tree()
     for room in {module.room for module in tree.modules.values()}:
         assert house_map.purpose(tree.modules[room])
 
