@@ -23,7 +23,7 @@ from tests.helpers.processes import PATIENCE, environment
 MADE = shutil.ignore_patterns(
     "*.csv", "*.npz", "*.json", "train", "public", "*.safetensors", "__pycache__"
 )
-QUICK = ("own-images", "own-table")
+QUICK = ("own-table",)
 FINE_TUNE = "fine-tune"  # which has a test of its own, as have these:
 ASK, NO_PUBLIC_DATA, CREDIT = "ask", "no-public-data", "credit"
 OF_ITS_OWN = {FINE_TUNE, ASK, NO_PUBLIC_DATA, CREDIT}
@@ -137,6 +137,7 @@ def test_a_csv_becomes_a_picture_of_what_drives_the_score(tmp_path: Path) -> Non
     assert len((folder / "README.md").read_text().splitlines()) <= 10
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_a_model_learns_where_no_row_is_public(tmp_path: Path) -> None:
     folder, variables = made(NO_PUBLIC_DATA, tmp_path)

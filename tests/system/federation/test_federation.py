@@ -73,6 +73,7 @@ def test_a_federation_moves_to_another_host_in_the_middle_of_a_run(tmp_path: Pat
             assert "again, as edge-" in site.text("join.log")
 
 
+@pytest.mark.exhaustive
 def test_an_owner_withdraws_and_another_joins_while_a_run_trains(tmp_path: Path) -> None:
     with federation(tmp_path, members=2) as (host, (leaves, comes)):
         leaves.join(host, BY_POLICY)

@@ -68,6 +68,7 @@ def test_a_member_that_leaves_while_it_works_says_no_more_and_may_come_back(tmp_
         assert goes.identity == identity
 
 
+@pytest.mark.exhaustive
 def test_the_list_of_offers_says_how_a_run_ended_and_what_it_has_cost(tmp_path: Path) -> None:
     with federation(tmp_path, members=1) as (host, (site,)):
         site.join(host, BY_POLICY)

@@ -35,6 +35,7 @@ from tacit.protocol.messages import (
     Update,
 )
 from tacit.simulation.client_server import received
+from tests.helpers.nightly import nightly
 from tests.helpers.run_files import MAPA, run_file
 
 EDGES, UPDATES, LOOKS = 3, 30, 3
@@ -270,7 +271,7 @@ def test_an_edge_without_held_out_rows_refuses_a_look() -> None:
     assert releaser.ledger.charged().count == 0
 
 
-@pytest.mark.parametrize(("epsilon", "ends"), [(400.0, True), (0.5, False)])
+@pytest.mark.parametrize(("epsilon", "ends"), [(400.0, True), *nightly((0.5, False))])
 def test_a_run_ends_early_only_where_its_looks_are_sure_that_nothing_is_gained(
     tmp_path: Path, epsilon: float, ends: bool
 ) -> None:

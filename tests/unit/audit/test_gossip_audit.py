@@ -17,6 +17,7 @@ from tacit.audit.mutants_rows import TwiceTheClip
 from tacit.audit.statistics import Finding
 from tacit.audit.subject import Randomness, Subject
 from tacit.privacy.private_sum.choice import Ways
+from tests.helpers.nightly import nightly
 
 PEER = Subject("peer", algorithm="adp2sgd")
 
@@ -39,9 +40,10 @@ def test_a_neighbour_learns_no_more_than_the_ledger_says_and_the_test_has_power(
 @pytest.mark.parametrize(
     "mutant",
     [
-        PEER.but(releaser=MeanNoise),
         PEER.but(releaser=LessNoise),
-        PEER.but(ways=Ways(None, TwiceTheClip, TwiceTheClip)),
+        *nightly(
+            PEER.but(releaser=MeanNoise), PEER.but(ways=Ways(None, TwiceTheClip, TwiceTheClip))
+        ),
     ],
 )
 def test_too_little_noise_shows(mutant: Subject) -> None:

@@ -18,7 +18,7 @@ PRIVATE = ("mapa", "audp", "fedasync", "fedavg", "fedbuff", "dp-pasgd", "adp2sgd
 PLAIN = ("asgd", "csgd", "adpsgd", "sgd")
 VERTICAL = ("vafl",)  # private only by `gaussian`, so that a mechanism is a required key of it
 ALL = (*PRIVATE, *PLAIN, *VERTICAL)
-QUICK = ("mapa", "fedavg", "asgd", "vafl")
+QUICK = ("mapa", "asgd", "vafl")
 UPDATES = {"fedavg": 100, "fedbuff": 100, "dp-pasgd": 100}  # rounds and buffers, of 5 and 10
 
 

@@ -25,6 +25,7 @@ from tacit.privacy.private_sum.row_sums import Drawn, RowSums, SumTerms
 from tacit.privacy.private_sum.tape_sums import TapeKernel, tape_kernel
 from tacit.privacy.release import Plan
 from tests.helpers.forty_modules import CASES
+from tests.helpers.nightly import nightly
 from tests.unit.graph.test_freezing import built
 
 pytestmark = pytest.mark.skipif(
@@ -149,7 +150,10 @@ def test_they_are_the_gradients_of_each_examples_loss(model: Model) -> None:
     assert close(gradients, example_gradients(model, params, x, y))
 
 
-@pytest.mark.parametrize("name", CASES)
+WITH_TAPE = {"linear", "mlp", "gelu", "layer norm", "dropout in eval", "residual"}
+
+
+@pytest.mark.parametrize("name", [*sorted(WITH_TAPE), *nightly(*sorted({*CASES} - {*WITH_TAPE}))])
 def test_of_forty_modules_those_with_a_tape_have_their_own_gradients(name: str) -> None:
     _, model, _ = built(name)
     kernel = tape_kernel(model)
@@ -159,9 +163,6 @@ def test_of_forty_modules_those_with_a_tape_have_their_own_gradients(name: str) 
         params = model.init(0)
         gradients = restored(kernel, kernel.rows(params, x, y))
         assert close(gradients, example_gradients(model, params, x, y))
-
-
-WITH_TAPE = {"linear", "mlp", "gelu", "layer norm", "dropout in eval", "residual"}
 
 
 def test_a_row_has_the_same_bits_in_any_company(model: Model) -> None:

@@ -16,6 +16,7 @@ from tacit.questions.row_parts import RawCells, Reals
 from tacit.questions.sheet import PublicColumns, QuestionSheet
 from tacit.questions.spelled_values import counted
 from tacit.questions.spelling import Spelled, spell
+from tests.helpers.nightly import nightly
 
 SITES = 5
 DRAWS = 200
@@ -92,7 +93,7 @@ def test_of_noise_nothing_is_read() -> None:
         assert counted(column, random.standard_normal(Spelled(column).width - 1), 1.0) == []
 
 
-@pytest.mark.parametrize("noise", [1.0, 5.0, 63.0])
+@pytest.mark.parametrize("noise", [5.0, *nightly(1.0, 63.0)])
 def test_a_value_that_one_person_has_is_not_shown(noise: float) -> None:
     for name in ("Jane Doe", "x", "a name of thirty and more bytes"):
         assert set(drawn("name", {"common": 20_000, name: 1}, noise, 20)) == {"common"}
