@@ -21,6 +21,8 @@ from tacit_client.bounded import FILE, BoundedTransport
 from tacit_client.client import ApiError, Client, checked, reached
 
 _BLOCK = 1 << 20
+# A host checks a run before it answers, in at most 600 seconds: it reads the run's public files.
+_CHECK_SECONDS = 660.0
 _PART = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}"
 _NAME = re.compile(rf"({_PART}/){{0,4}}{_PART}")  # of a file that a host may have written here
 
@@ -144,10 +146,12 @@ class FederationClient:
         return digest
 
     def submit(self, content: Mapping[str, Any]) -> FederationRun:
-        """Submit an offer whose files have been uploaded; returns how the run stands."""
-        return FederationRun.model_validate(
-            self._asked("POST", "/v1/runs", json=dict(content)).json()
-        )
+        """Submit an offer whose files have been uploaded; returns how the run stands.
+
+        It waits for the host's check of the run, which may take minutes.
+        """
+        patient = httpx.Timeout(self._timeout, read=max(self._timeout, _CHECK_SECONDS))
+        return _run(self._asked("POST", "/v1/runs", json=dict(content), timeout=patient).json())
 
     def stop(self, run: str, reason: str | None = None) -> FederationRun:
         """End a run; with its results where it trains already."""

@@ -124,6 +124,23 @@ def test_an_answer_that_is_packed_strangely_is_an_error_of_one_line(
         client.status()
 
 
+def test_a_submitted_run_is_waited_for_while_the_host_checks_it(tmp_path: Path) -> None:
+    run = b'{"name":"r","state":"offered","applied":0,"updates":9,"members":[],"refused":[]}'
+    check = threading.Event()  # nobody sets it: the check takes longer than a read may
+
+    def answer(_: bytes) -> Iterable[bytes]:
+        check.wait(0.5)
+        return json_answer(run)
+
+    with (
+        raw_host(tmp_path, AUTHORITY, KEY, answer) as host,
+        FederationClient(host.url, "t", _trusted(), timeout=0.2) as federation,
+    ):
+        assert federation.submit({}).state == "offered"
+        with pytest.raises(Unreachable, match="timed out"):
+            federation.runs()
+
+
 class TestProxy:
     @pytest.mark.parametrize(
         ("variables", "url", "proxy"),
