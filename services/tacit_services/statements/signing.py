@@ -5,6 +5,9 @@
 What is signed is the title (as `tacit statement 1`), a line feed, and the text of `content`, in
 UTF-8, as it stands there. So nobody has to write JSON anew to check it, and no signature of one
 kind of document is one of another.
+
+Of the two values s that make one signature of ECDSA, the smaller is written, and the other is
+refused. So nobody but the signer can make another file that has the same content.
 """
 
 from __future__ import annotations
@@ -18,16 +21,21 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
 
 from tacit.digests import canonical
 
 _ALGORITHM = ec.ECDSA(hashes.SHA256())
+_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # of P-256 (FIPS 186-4)
 
 
 def signed(title: str, content: dict[str, Any], key: ec.EllipticCurvePrivateKey) -> str:
     """Return the text of a signed document."""
     text = canonical(content)
-    return _file(text, key.sign(_message(title, text), _ALGORITHM))
+    return _file(text, _written(key.sign(_message(title, text), _ALGORITHM)))
 
 
 class SignedDocument:
@@ -56,10 +64,18 @@ class SignedDocument:
             return False
         assert isinstance(key, ec.EllipticCurvePublicKey)
         try:
+            if self._signature != _written(self._signature):
+                return False
             key.verify(self._signature, _message(self._title, self._text), _ALGORITHM)
         except (InvalidSignature, ValueError):
             return False
         return True
+
+
+def _written(signature: bytes) -> bytes:
+    """Return the one form of a signature that is written. Raises ValueError for what is no DER."""
+    r, s = decode_dss_signature(signature)
+    return encode_dss_signature(r, min(s, _ORDER - s))
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
 from tacit_services.enrollment import certificates
 from tacit_services.statements import signing
 from tacit_services.statements.accepted_messages import AcceptedMessages, accepted
@@ -112,6 +120,19 @@ def test_a_signature_is_of_one_title_one_text_and_one_key() -> None:
     ):
         with pytest.raises(ValueError, match="signed document"):
             SignedDocument("a statement", bad)
+
+
+def test_a_stranger_cannot_write_a_signature_in_its_other_form() -> None:
+    key = certificates.new_key()
+    document = json.loads(signing.signed("a statement", {"epsilon": 1.5}, key))
+    r, s = decode_dss_signature(base64.b64decode(document["signature"]))
+    order = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
+    assert s <= order // 2
+    other = encode_dss_signature(r, order - s)
+    key.public_key().verify(other, b'a statement\n{"epsilon":1.5}', ec.ECDSA(hashes.SHA256()))
+    document["signature"] = base64.b64encode(other).decode()
+    text = json.dumps(document, ensure_ascii=False) + "\n"
+    assert not SignedDocument("a statement", text.encode()).is_by(key.public_key())
 
 
 def test_the_running_code_is_named_by_what_a_wheels_record_says() -> None:
