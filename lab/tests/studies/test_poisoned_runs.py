@@ -32,7 +32,7 @@ def test_liars_are_found_and_cost_little(algorithm: str, lie: str, liars: int) -
     assert result["accuracy"] > honest(algorithm, 1) - (3 if liars == 1 else 10)
 
 
-@pytest.mark.parametrize("partition", ["", LONE, *nightly(*UNEQUAL, HALVES)])
+@pytest.mark.parametrize("partition", ["", *nightly(LONE, *UNEQUAL, HALVES)])
 @pytest.mark.parametrize("algorithm", ["mapa", *NIGHTLY[1:]])
 def test_nobody_is_accused_where_all_are_honest(algorithm: str, partition: str) -> None:
     result = outcome(Case(algorithm, seed=2, guard=GUARD, partition=partition))
@@ -56,7 +56,7 @@ def test_a_wave_costs_fedasync_little(length: int) -> None:
     assert result["accuracy"] > honest("fedasync", 203) - 5
 
 
-@pytest.mark.parametrize("seed", [301, *nightly(304, 305, 308)])
+@pytest.mark.parametrize("seed", nightly(301, 304, 305, 308))
 def test_one_liar_gets_no_edge_shut_out_that_alone_has_a_class(seed: int) -> None:
     result = outcome(Case("mapa", "framing", 1, seed, GUARD, LONE))
     assert result["accused"] == {}

@@ -13,7 +13,6 @@ from tacit_services.versions import own_version
 from tests.helpers.browser import EVIL, PHONE, Shown
 from tests.helpers.federation import Host, federation, run_file, run_text, write_rows
 from tests.helpers.federation_pages import invited, operator_token, page_of_host
-from tests.helpers.nightly import nightly
 
 pytestmark = pytest.mark.slow
 WITHIN = 'accept = "within"\nlifetime_epsilon = 8.0'
@@ -114,7 +113,8 @@ def wrong(tab: Shown, run: dict[str, Any], *files: dict[str, Any]) -> list[str]:
     return tab.page.locator("#faults-list li").all_inner_texts()
 
 
-@pytest.mark.parametrize("scheme", ["light", *nightly("dark")])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everybody_can_use_the_page(tmp_path: Path, browser: Browser, scheme: str) -> None:
     good = run_text(updates=5, epsilon=2.0, count=1)
     bad = good.replace("epsilon = 2.0", f"epsilon = '{EVIL}'").replace("count =", "cuont =")

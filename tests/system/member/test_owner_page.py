@@ -14,7 +14,6 @@ from tacit import rounding
 from tests.helpers.browser import EVIL, PHONE, Shown
 from tests.helpers.federation import Host, Member, endless_run, federation, run_file
 from tests.helpers.federation_pages import joined_with_page, owner_token, page_of_owner, read_offer
-from tests.helpers.nightly import nightly
 
 pytestmark = pytest.mark.slow
 TOUCH = 44  # pixels that a finger hits
@@ -112,6 +111,7 @@ def test_an_owner_decides_by_the_page_alone(tmp_path: Path, browser: Browser) ->
             assert not re.search(r"`|\btacit (offers|join|show)|\d[eE]-\d", words)
 
 
+@pytest.mark.exhaustive
 def test_an_owner_consents_to_what_offers_cost_together(tmp_path: Path, browser: Browser) -> None:
     with federation(tmp_path, members=1) as (host, (member,)):
         url = joined_with_page(host, member, lifetime=8.0)
@@ -226,7 +226,8 @@ def test_older_messages_are_shown_when_they_are_asked_for(tmp_path: Path, browse
         assert tab.page.locator("#older").is_hidden()
 
 
-@pytest.mark.parametrize("scheme", ["light", *nightly("dark")])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_everybody_can_read_it(tmp_path: Path, browser: Browser, scheme: str) -> None:
     with federation(tmp_path, members=1) as (host, (member,)):
         url = joined_with_page(host, member)

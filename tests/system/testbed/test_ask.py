@@ -95,8 +95,6 @@ def test_questions_are_answered_and_come_on_top_of_training(clinic: Path) -> Non
 def test_what_cannot_be_asked_costs_nothing(clinic: Path) -> None:
     for words, why in (
         (("mean weight", "--epsilon", "0.1"), "'weight' has no public bounds"),
-        (("mode age", "--epsilon", "0.1"), "question 'mode age'"),
-        (("count",), "--epsilon: missing"),
         (("--epsilon", "0.1"), "QUESTIONS: missing"),
     ):
         completed = tacit(clinic, "ask", "run.toml", *words)
