@@ -9,9 +9,7 @@ from pathlib import Path
 
 from tacit.attacks.attack_report import RowsKind
 from tacit.attacks.likelihood_ratio import draws, fewest_runs
-from tacit.config.own_data import OwnData
 from tacit.datasets import Benchmark
-from tacit.datasets.stand_in import StandIn
 from tacit.errors import ConfigError
 from tacit_services.attacking.attack_findings import (
     SEED,
@@ -20,7 +18,7 @@ from tacit_services.attacking.attack_findings import (
     AttackFindings,
     findings,
 )
-from tacit_services.attacking.dealt_rows import PublishedRows, ShadowRows, StandInRows
+from tacit_services.attacking.dealt_rows import PublishedRows, StandInRows
 from tacit_services.attacking.shadow_runs import ShadowWorld, shadow_signals
 
 SHADOWS = 20
@@ -76,15 +74,13 @@ def with_published(attacked: AttackedModel, root: Path | None, plan: ShadowPlan)
 
 
 def with_stand_in(
-    attacked: AttackedModel, stand_in: StandIn, kind: RowsKind, plan: ShadowPlan
+    attacked: AttackedModel, rows: StandInRows, kind: RowsKind, plan: ShadowPlan
 ) -> AttackFindings:
-    """Attack a twin of a model of own data: the same definition, trained on half of other rows.
+    """Attack a twin of a model: the same definition, trained on half of other rows.
 
-    Raises ConfigError, DataError, TacitError.
+    kind: public or synthetic. Raises ConfigError, DataError, TacitError.
     """
     run = attacked.run
-    assert isinstance(run.data, OwnData)
-    rows: ShadowRows = StandInRows.of(run.data, stand_in)
     every = rows.rows
     most = run.edges.count * run.define().plans.rows
     members = min(every.records // 2, most)

@@ -133,6 +133,7 @@ def _stand_in(
     """Attack with rows in the form of private ones."""
     need("tune")
     from tacit.config.own_data import OwnData
+    from tacit_services.attacking.dealt_rows import StandInRows
     from tacit_services.attacking.public_attack import with_stand_in
     from tacit_services.project import tuning
     from tacit_services.settings import data_home
@@ -143,7 +144,7 @@ def _stand_in(
         raise ConfigError("--public, --answers: name one of them, whose rows are attacked")
     if answers is not None:
         rows = tuning.rows_of_answers(run, answers, run.run.seed)
-        return with_stand_in(attacked, rows, "synthetic", plan)
+        return with_stand_in(attacked, StandInRows.of(run.data, rows), "synthetic", plan)
     if public is None and run.data.test is not None:
         public = run.folder / run.data.test
     if public is None:
@@ -152,7 +153,7 @@ def _stand_in(
             "up, or at the owner --members and --others"
         )
     rows = tuning.public_rows(run, str(public), None, data_home())
-    return with_stand_in(attacked, rows, "public", plan)
+    return with_stand_in(attacked, StandInRows.of(run.data, rows), "public", plan)
 
 
 def _show(found: AttackFindings, folder: Path) -> None:
