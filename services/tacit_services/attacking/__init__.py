@@ -1,1 +1,1 @@
-"""Attacks on a trained model: shadow runs, and the files of their report."""
+"""Attack reports on models."""

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tacit.attacks.attack_report import AttackReport, AttributeFigures, RowsKind
-from tacit.attacks.attacked_rows import AttackedRows
+from tacit.attacks.attack_report import AttackedKind, AttackReport, AttributeFigures
+from tacit.attacks.attacked_rows import RecordRows
 from tacit.attacks.attribute_guess import OneHotColumn, attribute_figures
-from tacit.attacks.membership import MembershipScores, ShadowSignals, attacks
+from tacit.attacks.membership_attacks import MembershipScores, ShadowSignals, attacks
 from tacit.attacks.sacro_form import sacro_form
 from tacit.config import RunFile
 from tacit.config.own_table import TableData
@@ -58,7 +58,7 @@ class AttackedAs:
     kind: public, synthetic or owner. twin: whether a twin of the model was attacked.
     """
 
-    kind: RowsKind
+    kind: AttackedKind
     rows_of: str
     twin: bool
     epsilon: float | None
@@ -79,7 +79,7 @@ class AttackFindings:
 def findings(
     attacked: AttackedModel,
     model: tuple[Model, torch.Tensor],
-    rows: AttackedRows,
+    rows: RecordRows,
     inside: npt.NDArray[np.bool_],
     shadows: ShadowSignals | None,
     how: AttackedAs,
@@ -124,17 +124,14 @@ def findings(
 
 
 def _attributes(
-    run: RunFile,
-    model: tuple[Model, torch.Tensor],
-    rows: AttackedRows,
-    inside: npt.NDArray[np.bool_],
+    run: RunFile, model: tuple[Model, torch.Tensor], rows: RecordRows, inside: npt.NDArray[np.bool_]
 ) -> Iterator[AttributeFigures]:
     """Yield what was guessed of each category of a table whose rows are the units."""
     if rows.records != len(rows.y):
         return
     chosen = torch.from_numpy(inside)
     members, others = (
-        AttackedRows.each_alone(rows.x[part], rows.y[part]) for part in (chosen, ~chosen)
+        RecordRows.each_alone(rows.x[part], rows.y[part]) for part in (chosen, ~chosen)
     )
     for column in categories(run):
         yield attribute_figures(*model, members, others, column)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tacit.attacks.attacked_rows import AttackedRows
+from tacit.attacks.attacked_rows import RecordRows
 from tacit.attacks.likelihood_ratio import Draws
 from tacit.config.definition import Definition
 from tacit.config.own_data import OwnData
@@ -21,8 +21,6 @@ from tacit.datasets.own.rows_file import UnitRows
 from tacit.datasets.source import EdgePart
 from tacit.datasets.stand_in import StandIn
 from tacit.errors import ConfigError
-
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class ShadowRows(Protocol):
     """Rows that are nobody's secret, for shadow runs."""
 
     @property
-    def rows(self) -> AttackedRows:
+    def rows(self) -> RecordRows:
         """All rows, with their records."""
         ...
 
@@ -75,9 +73,9 @@ class PublishedRows:
         return cls(x, y, groups, train.classes, len(train))
 
     @property
-    def rows(self) -> AttackedRows:
+    def rows(self) -> RecordRows:
         """All rows, each a record."""
-        return AttackedRows.each_alone(torch.from_numpy(self.x), torch.from_numpy(self.y))
+        return RecordRows.each_alone(torch.from_numpy(self.x), torch.from_numpy(self.y))
 
     @property
     def as_trained(self) -> Draws:
@@ -119,12 +117,12 @@ class StandInRows:
         return cls(stand_in, UnitRows(data.unit_rows or 1, data.unit_gradient == "mean"))
 
     @property
-    def rows(self) -> AttackedRows:
+    def rows(self) -> RecordRows:
         """All rows of the units."""
         units = self.stand_in.units
         index = np.concatenate(units)
         record = np.repeat(np.arange(len(units)), [len(unit) for unit in units])
-        return AttackedRows(self.stand_in.x[index], self.stand_in.y[index], record)
+        return RecordRows(self.stand_in.x[index], self.stand_in.y[index], record)
 
     def dealt(self, definition: Definition[Any], drawn: Draws, seed: int) -> DealtMembers:
         """Return edges that share the members evenly, each with at most as many as in the run.

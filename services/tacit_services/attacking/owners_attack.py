@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from tacit.attacks.attacked_rows import AttackedRows
+from tacit.attacks.attacked_rows import RecordRows
 from tacit.config.own_data import OwnData
 from tacit.datasets.own.rows import EncodedRows
 from tacit.errors import ConfigError, DataError
@@ -47,7 +47,7 @@ def with_owners_rows(attacked: AttackedModel, members: Path, others: Path) -> At
 
 def _together(
     files: list[list[EncodedRows]], *, each_alone: bool
-) -> tuple[AttackedRows, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
+) -> tuple[RecordRows, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
     """Return the rows of both files, and which records are of the first.
 
     Raises DataError where a unit is in both.
@@ -60,7 +60,7 @@ def _together(
     counts = [sum(len(part.y) for part in file) for file in files]
     of_first = np.arange(len(y)) < counts[0]
     if each_alone:
-        return AttackedRows.each_alone(x, y), of_first
+        return RecordRows.each_alone(x, y), of_first
     units = np.concatenate([part.units for part in parts])
     names, record = np.unique(units, return_inverse=True)
     inside, outside = (
@@ -68,4 +68,4 @@ def _together(
     )
     if ((inside > 0) & (outside > 0)).any():
         raise DataError("--others: has units that are among --members, too; leave them out")
-    return AttackedRows(x, y, record), inside > 0
+    return RecordRows(x, y, record), inside > 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tacit.attacks.attack_report import RowsKind
+from tacit.attacks.attack_report import AttackedKind
 from tacit.attacks.likelihood_ratio import draws, fewest_runs
 from tacit.datasets import Benchmark
 from tacit.errors import ConfigError
@@ -28,13 +28,13 @@ SHADOWS = 20
 class ShadowPlan:
     """How many shadow runs, of how many updates each, in how many processes.
 
-    told: is told how many are done.
+    progress: learns how many have ended.
     """
 
     runs: int
     updates: int
     processes: int = os.cpu_count() or 1
-    told: Callable[[int], None] = lambda done: None
+    progress: Callable[[int], None] = lambda finished: None
 
     def check(self, records: int, members: int) -> None:
         """Raise ConfigError for fewer runs than an attack learns from."""
@@ -68,13 +68,13 @@ def with_published(attacked: AttackedModel, root: Path | None, plan: ShadowPlan)
         plan.check(every.records, rows.trained_on)
         world = ShadowWorld.of(run, plan.updates, rows)
         drawn_runs = draws(plan.runs, every.records, rows.trained_on, SEED)
-        shadows = shadow_signals(world, drawn_runs, plan.processes, plan.told)
+        shadows = shadow_signals(world, drawn_runs, plan.processes, plan.progress)
     how = AttackedAs("public", f"the published data set {source.name}", False, attacked.epsilon)
     return findings(attacked, (attacked.model, attacked.params), every, inside, shadows, how)
 
 
 def with_stand_in(
-    attacked: AttackedModel, rows: StandInRows, kind: RowsKind, plan: ShadowPlan
+    attacked: AttackedModel, rows: StandInRows, kind: AttackedKind, plan: ShadowPlan
 ) -> AttackFindings:
     """Attack a twin of a model: the same definition, trained on half of other rows.
 
@@ -89,7 +89,7 @@ def with_stand_in(
     plan.check(every.records, members)
     shadows = None
     if plan.runs:
-        shadows = shadow_signals(world, drawn_runs[:-1], plan.processes, plan.told)
+        shadows = shadow_signals(world, drawn_runs[:-1], plan.processes, plan.progress)
     twin = world.run(plan.runs, drawn_runs[-1])
     word = "public" if kind == "public" else "made-up"
     how = AttackedAs(kind, f"{word} rows in the form of the private ones", True, twin.epsilon)

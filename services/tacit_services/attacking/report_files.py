@@ -14,19 +14,19 @@ OWNERS = "attack-own-rows"  # the folder of a report that stays with the owner o
 _OWNERS_ALONE = 0o700
 
 
-def write(found: AttackFindings, results: Path) -> Path:
+def write(findings: AttackFindings, results: Path) -> Path:
     """Write the report beside a run's results, in place of an earlier one. Returns its folder.
 
     Guarantee: a report on an owner's rows is in a folder of its own, which `tacit export` never
     reads, and which other users of the machine cannot read. Raises ConfigError.
     """
-    private = found.report.rows == "owner"
+    private = findings.report.rows == "owner"
     folder = results / (OWNERS if private else bundle.ATTACK)
     draft = results / f".{folder.name}.new"
     contents = {
-        bundle.REPORT: found.report.model_dump_json(indent=1) + "\n",
-        bundle.SACRO: as_json(found.sacro()) + "\n",
-        bundle.REPORT_PAGE: attack_page.page(found.report),
+        bundle.REPORT: findings.report.model_dump_json(indent=1) + "\n",
+        bundle.SACRO: as_json(findings.sacro()) + "\n",
+        bundle.REPORT_PAGE: attack_page.page(findings.report),
     }
     try:
         shutil.rmtree(draft, ignore_errors=True)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import torch
 
 from tacit.attacks.likelihood_ratio import Draws
-from tacit.attacks.membership import ShadowSignals
+from tacit.attacks.membership_attacks import ShadowSignals
 from tacit.config import RunFile
 from tacit.config.fingerprint import differences
 from tacit.errors import TacitError
@@ -90,20 +90,20 @@ class ShadowWorld:
         return TwinRun(simulation.model, reading.params, members.inside, bounded)
 
 
-Signals = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]
+RunSignals = tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]
 
 
 def shadow_signals(
     world: ShadowWorld,
     draws: Draws,
     processes: int,
-    report: Callable[[int], None] = lambda done: None,
+    report: Callable[[int], None] = lambda finished: None,
 ) -> ShadowSignals:
     """Return the signals of one run for each of `draws`, the same for any number of processes.
 
-    report: is told how many are done. Raises TacitError.
+    report: learns how many have ended. Raises TacitError.
     """
-    results: dict[int, Signals] = {}
+    results: dict[int, RunSignals] = {}
     if processes == 1:
         for number, drawn in enumerate(draws):
             results[number] = _signals(world, number, drawn)
@@ -119,7 +119,7 @@ def _in_processes(
     world: ShadowWorld,
     draws: Draws,
     processes: int,
-    results: dict[int, Signals],
+    results: dict[int, RunSignals],
     report: Callable[[int], None],
 ) -> None:
     context = multiprocessing.get_context("spawn")
@@ -139,7 +139,7 @@ def _in_processes(
             raise
 
 
-def _signals(world: ShadowWorld, number: int, drawn: Draws) -> Signals:
+def _signals(world: ShadowWorld, number: int, drawn: Draws) -> RunSignals:
     twin = world.run(number, drawn)
     return twin.signals(world.rows), twin.inside
 
@@ -153,5 +153,5 @@ def _begin(world: ShadowWorld) -> None:
     _worlds[:] = [world]
 
 
-def _of_worker(number: int, drawn: Draws) -> Signals:
+def _of_worker(number: int, drawn: Draws) -> RunSignals:
     return _signals(_worlds[0], number, drawn)

@@ -79,14 +79,14 @@ def attack(
     if (members is None) != (others is None):
         raise ConfigError("--members, --others: give both, or none")
     if members is not None and others is not None:
-        found = _owners(out, code, which, members, others, trust_code=trust_code)
+        findings = _owners(out, code, which, members, others, trust_code=trust_code)
     else:
-        found = _public(out, code, which, public, answers, data_folder(data), shadows)
-    folder = report_files.write(found, out)
+        findings = _public(out, code, which, public, answers, data_folder(data), shadows)
+    folder = report_files.write(findings, out)
     if as_json:
-        typer.echo(found.report.model_dump_json(indent=2))
+        typer.echo(findings.report.model_dump_json(indent=2))
     else:
-        _show(found, folder)
+        _show(findings, folder)
 
 
 def _owners(
@@ -114,10 +114,10 @@ def _public(
     attacked, updates = attacked_models.of_results(out, code, which)
     left = TimeLeft()
 
-    def told(done: int) -> None:
-        say(f"shadow run {done}/{shadows}{left.after(done, shadows)}", err=True)
+    def progress(finished: int) -> None:
+        say(f"shadow run {finished}/{shadows}{left.after(finished, shadows)}", err=True)
 
-    plan = ShadowPlan(shadows, max(1, min(updates, attacked.run.run.updates)), told=told)
+    plan = ShadowPlan(shadows, max(1, min(updates, attacked.run.run.updates)), progress=progress)
     if attacked.run.data.kind != "benchmark":
         return _stand_in(attacked, public, answers, plan)
     if public is not None or answers is not None:
@@ -156,22 +156,22 @@ def _stand_in(
     return with_stand_in(attacked, StandInRows.of(run.data, rows), "public", plan)
 
 
-def _show(found: AttackFindings, folder: Path) -> None:
+def _show(findings: AttackFindings, folder: Path) -> None:
     from tacit_services.evidence import attack_page
 
-    for each in found.report.attacks:
+    for each in findings.report.attacks:
         auc, first = each.auc, each.rates[0]
         say(
             f"{each.name}: AUC {auc.value:.3f} ({auc.low:.3f} to {auc.high:.3f}); hits at "
             f"{first.rate:.1%} false alarms {first.share.value:.2%} ({first.share.low:.2%} to "
             f"{first.share.high:.2%})"
         )
-    for column in found.report.attributes:
+    for column in findings.report.attributes:
         members, others = column.members.value, column.others.value
         say(f"column {column.column}: guessed of {members:.1%} of members, {others:.1%} of others")
-    say(attack_page.verdict(found.report))
+    say(attack_page.verdict(findings.report))
     say(f"{folder}/: report.json, sacro.json, report.html")
-    if found.report.rows == "owner":
+    if findings.report.rows == "owner":
         say("it is of your own rows: it stays here, and no export takes it along")
     else:
         say("next: tacit export BUNDLE --run OUT --evidence, which takes it along")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from tacit import rounding
-from tacit.attacks.attack_report import AttackFigures, AttackReport, AttributeFigures, Estimate
+from tacit.attacks.attack_report import AttackFigures, AttackReport, AttributeFigures, ShareEstimate
 from tacit.attacks.trade_off import TradeOff
 from tacit.shown import printable
 
@@ -99,18 +99,18 @@ def page(report: AttackReport) -> str:
 def verdict(report: AttackReport) -> str:
     """Return in a sentence what was found, beside what ε and δ allow."""
     best = max(report.attacks, key=lambda each: each.auc.low)
-    found = f"the best attack ({best.name}) has an AUC of {_interval(best.auc)}"
+    figures = f"the best attack ({best.name}) has an AUC of {_interval(best.auc)}"
     if report.beyond:
         return (
             f"Something is wrong: {', '.join(report.beyond)}: an attack reaches more than ε and δ "
             "allow. Do not hand this model out before you know why."
         )
     if report.bounds is None:
-        shown = f", which alone excludes every ε below {rounding.down(best.epsilon_shown, 3)}"
-        leak = shown if best.epsilon_shown else ""
-        return f"There is no guarantee to compare with: {found}{leak}."
+        refuted = f", which alone excludes every ε below {rounding.down(best.epsilon_shown, 3)}"
+        leak = refuted if best.epsilon_shown else ""
+        return f"There is no guarantee to compare with: {figures}{leak}."
     allowed = _share(report.bounds.auc)
-    return f"No attack reaches what ε and δ allow: {found}, and {allowed} is allowed."
+    return f"No attack reaches what ε and δ allow: {figures}, and {allowed} is allowed."
 
 
 def _attacked(report: AttackReport) -> str:
@@ -136,10 +136,12 @@ def _target(report: AttackReport) -> str:
 
 def _attack(figures: AttackFigures) -> str:
     by_rate = {rate.rate: rate for rate in figures.rates}
-    shown = f"ε ≥ {rounding.down(figures.epsilon_shown, 3)}" if figures.epsilon_shown else "nothing"
+    refuted = (
+        f"ε ≥ {rounding.down(figures.epsilon_shown, 3)}" if figures.epsilon_shown else "nothing"
+    )
     cells = [figures.name, _interval(figures.auc)]
     cells += [_interval(by_rate[rate].share) if rate in by_rate else "" for rate in (0.001, 0.01)]
-    return _cells([*cells, shown])
+    return _cells([*cells, refuted])
 
 
 def _most(report: AttackReport) -> str:
@@ -216,7 +218,7 @@ def _x(auc: float) -> int:
     return round(_LEFT + (max(auc, 0.4) - 0.4) / 0.6 * (_WIDTH - _LEFT - 20))
 
 
-def _interval(estimate: Estimate) -> str:
+def _interval(estimate: ShareEstimate) -> str:
     return f"{_share(estimate.value)} ({_share(estimate.low)} to {_share(estimate.high)})"
 
 

@@ -61,9 +61,10 @@ def page(
     names: Mapping[str, str],
     report: AttackReport | None = None,
 ) -> str:
-    """Return the sheet. stated: the run definition; names: of edges, as people call them.
+    """Return the sheet.
 
-    report: of attacks on the model; None: there is none.
+    stated: the run definition. names: of edges, as people call them. report: of attacks on the
+    model. None: there is none.
     """
     privacy = summary["privacy"]
     facts = [

@@ -1,1 +1,1 @@
-"""Attacks on a trained model, and the most that ε and δ let any attack reach."""
+"""Attacks on models, and their bounds."""

@@ -16,11 +16,11 @@ from tacit.digests import Sha256
 from tacit.errors import DataError
 from tacit.shown import printable
 
-Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=0)]
-Epsilon = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Name = Annotated[str, Field(min_length=1, max_length=100)]
-RowsKind = Literal["public", "synthetic", "owner"]
+StatedShare = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+StatedCount = Annotated[int, Field(ge=0)]
+StatedEpsilon = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+StatedName = Annotated[str, Field(min_length=1, max_length=100)]
+AttackedKind = Literal["public", "synthetic", "owner"]
 AttackName = Literal["loss", "calibrated loss", "likelihood ratio"]
 
 
@@ -30,12 +30,12 @@ class ReportPart(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
 
-class Estimate(ReportPart):
+class ShareEstimate(ReportPart):
     """A share, and the ends of its 95 % interval."""
 
-    value: Share
-    low: Share
-    high: Share
+    value: StatedShare
+    low: StatedShare
+    high: StatedShare
 
 
 class HitRate(ReportPart):
@@ -46,22 +46,22 @@ class HitRate(ReportPart):
     share: of all of them (TPR). most: what ε and δ allow at alarms_high; None: no guarantee.
     """
 
-    rate: Share
-    alarms: Count
-    alarms_low: Share
-    alarms_high: Share
-    hits: Count
-    share: Estimate
-    most: Share | None = None
+    rate: StatedShare
+    alarms: StatedCount
+    alarms_low: StatedShare
+    alarms_high: StatedShare
+    hits: StatedCount
+    share: ShareEstimate
+    most: StatedShare | None = None
 
 
 class AttackFigures(ReportPart):
     """One attack. epsilon_shown: the ε that its AUC alone refutes. beyond: whether a bound is."""
 
     name: AttackName
-    auc: Estimate
+    auc: ShareEstimate
     rates: list[HitRate]
-    epsilon_shown: Epsilon = 0.0
+    epsilon_shown: StatedEpsilon = 0.0
     beyond: bool = False
 
     def beside(self, bound: TradeOff | None, delta: float) -> Self:
@@ -87,11 +87,11 @@ class AttributeFigures(ReportPart):
     guarantee. Only what members have above others is a leak: the rest a model is made to learn.
     """
 
-    column: Name
+    column: StatedName
     values: Annotated[int, Field(ge=2)]
-    members: Estimate
-    others: Estimate
-    most: Share | None = None
+    members: ShareEstimate
+    others: ShareEstimate
+    most: StatedShare | None = None
     beyond: bool = False
 
     def beside(self, bound: TradeOff | None) -> Self:
@@ -101,21 +101,21 @@ class AttributeFigures(ReportPart):
         return self.model_copy(update={"most": most, "beyond": beyond})
 
 
-class Bounds(ReportPart):
+class MostReached(ReportPart):
     """The most of any attack: its AUC, and its hits at each rate of false alarms."""
 
-    auc: Share
-    hits: dict[str, Share]
+    auc: StatedShare
+    hits: dict[str, StatedShare]
 
 
 class AttackReport(ReportPart):
     """All attacks on one model.
 
-    run, definition, model_sha256, which: as in bundle.json. rows: whose the attacked rows are;
+    run, definition, model_sha256, which: as in bundle.json. rows: whose the attacked rows are.
     rows_of: in words. trained: whether the attacked model is this one, or one that the simulator
     has trained by the same definition on other rows. unit: what is a member. epsilon: of the run at
-    delta; None: no guarantee. trained_epsilon: of the training that was attacked. shadows: further
-    trainings that the attack has learnt from.
+    delta, or None without a guarantee. trained_epsilon: of the training that was attacked. shadows:
+    further trainings that the attack has learnt from.
     """
 
     format: Literal[1] = 1
@@ -123,17 +123,17 @@ class AttackReport(ReportPart):
     definition: Sha256
     model_sha256: Sha256
     which: Literal["last", "averaged", "best"]
-    rows: RowsKind
-    rows_of: Name
+    rows: AttackedKind
+    rows_of: StatedName
     trained: Literal["this model", "a twin"]
-    unit: Name
+    unit: StatedName
     members: Annotated[int, Field(ge=2)]
     others: Annotated[int, Field(ge=2)]
-    shadows: Count
-    epsilon: Epsilon | None
-    trained_epsilon: Epsilon | None
-    delta: Share
-    bounds: Bounds | None = None
+    shadows: StatedCount
+    epsilon: StatedEpsilon | None
+    trained_epsilon: StatedEpsilon | None
+    delta: StatedShare
+    bounds: MostReached | None = None
     attacks: Annotated[list[AttackFigures], Field(min_length=1)]
     attributes: list[AttributeFigures] = []
     tacit_version: Annotated[str, Field(max_length=40)]
@@ -160,7 +160,7 @@ class AttackReport(ReportPart):
         bounds = None
         if bound is not None:
             hits = {name: bound.most_hits(rate) for name, rate in rates.items()}
-            bounds = Bounds(auc=bound.most_auc(), hits=hits)
+            bounds = MostReached(auc=bound.most_auc(), hits=hits)
         attacks = [each.beside(bound, self.delta) for each in self.attacks]
         attributes = [each.beside(bound) for each in self.attributes]
         return self.model_copy(

@@ -13,25 +13,25 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from tacit.attacks.measured import Scores
+from tacit.attacks.measured import ScoreVector
 from tacit.models import Model
 
 _BATCH = 1024
 _LEAST_LOSS = 1e-9
 _LEAST_CHANCE = 1e-12
-Places = npt.NDArray[np.int64]
+RecordNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AttackedRows:
+class RecordRows:
     """x (n, *shape) and y (n, ...). record (n,): the number of the record that a row is of."""
 
     x: torch.Tensor
     y: torch.Tensor
-    record: Places
+    record: RecordNumbers
 
     @classmethod
-    def each_alone(cls, x: torch.Tensor, y: torch.Tensor) -> AttackedRows:
+    def each_alone(cls, x: torch.Tensor, y: torch.Tensor) -> RecordRows:
         """Return rows of which each is a record."""
         return cls(x, y, np.arange(len(y)))
 
@@ -40,18 +40,18 @@ class AttackedRows:
         """How many records there are."""
         return int(self.record.max(initial=-1)) + 1
 
-    def per_record(self, values: Scores) -> Scores:
+    def per_record(self, values: ScoreVector) -> ScoreVector:
         """Return the mean (records,) of values of rows (n,)."""
         counts = np.bincount(self.record, minlength=self.records)
         sums = np.bincount(self.record, weights=values, minlength=self.records)
-        means: Scores = np.divide(sums, counts, dtype=np.float64)
+        means: ScoreVector = np.divide(sums, counts, dtype=np.float64)
         return means
 
-    def signals(self, model: Model, params: torch.Tensor) -> Scores:
+    def signals(self, model: Model, params: torch.Tensor) -> ScoreVector:
         """Return the model's signal of each record (records,), higher where it is surer."""
         return self.per_record(_signals(model, params, self.x, self.y))
 
-    def classes(self) -> Places:
+    def classes(self) -> RecordNumbers:
         """Return the class of each record (records,); 0 where the target is no whole number."""
         labels = np.zeros(self.records, np.int64)
         if self.y.ndim == 1 and not self.y.is_floating_point():
@@ -60,12 +60,12 @@ class AttackedRows:
 
 
 @torch.no_grad()
-def _signals(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> Scores:
+def _signals(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> ScoreVector:
     parts = [
         _of_batch(model, model.logits(params, inputs), labels)
         for inputs, labels in zip(torch.split(x, _BATCH), torch.split(y, _BATCH), strict=True)
     ]
-    signals: Scores = torch.cat(parts).numpy()
+    signals: ScoreVector = torch.cat(parts).numpy()
     return signals
 
 

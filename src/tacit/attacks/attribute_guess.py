@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from tacit.attacks.attack_report import AttributeFigures
-from tacit.attacks.attacked_rows import AttackedRows, losses
+from tacit.attacks.attacked_rows import RecordRows, losses
 from tacit.attacks.measured import proportion
 from tacit.models import Model
 
@@ -35,7 +35,7 @@ class OneHotColumn:
 
 
 def guessed(
-    model: Model, params: torch.Tensor, rows: AttackedRows, column: OneHotColumn,
+    model: Model, params: torch.Tensor, rows: RecordRows, column: OneHotColumn,
     frequencies: torch.Tensor,
 ) -> npt.NDArray[np.bool_]:  # fmt: skip
     """Return whether the value of each row (n,) is guessed.
@@ -54,7 +54,7 @@ def guessed(
 
 
 def attribute_figures(
-    model: Model, params: torch.Tensor, members: AttackedRows, others: AttackedRows,
+    model: Model, params: torch.Tensor, members: RecordRows, others: RecordRows,
     column: OneHotColumn,
 ) -> AttributeFigures:  # fmt: skip
     """Return how often the column is guessed, of members and of others.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tacit.attacks.measured import Scores
+from tacit.attacks.measured import ScoreVector
 
 _FEW = 5  # records of a class that show nothing; all classes then do
 _LEAST = 1e-12
@@ -26,22 +26,22 @@ class UsualSignals:
     of_all: tuple[float, float]
 
     @classmethod
-    def of(cls, signals: Scores, classes: npt.NDArray[np.int64]) -> UsualSignals:
+    def of(cls, signals: ScoreVector, classes: npt.NDArray[np.int64]) -> UsualSignals:
         """Return what is usual of these non-members: signals (n,), classes (n,)."""
-        known = {
+        of_classes = {
             int(label): _normal(signals[classes == label])
             for label in np.unique(classes)
             if (classes == label).sum() >= _FEW
         }
-        return cls(known, _normal(signals))
+        return cls(of_classes, _normal(signals))
 
-    def scores(self, signals: Scores, classes: npt.NDArray[np.int64]) -> Scores:
+    def scores(self, signals: ScoreVector, classes: npt.NDArray[np.int64]) -> ScoreVector:
         """Return how far signals (n,) are above what is usual, in deviations."""
         usual = np.array([self.of_class.get(int(label), self.of_all) for label in classes])
-        scores: Scores = (signals - usual[:, 0]) / usual[:, 1]
+        scores: ScoreVector = (signals - usual[:, 0]) / usual[:, 1]
         return scores
 
 
-def _normal(signals: Scores) -> tuple[float, float]:
+def _normal(signals: ScoreVector) -> tuple[float, float]:
     deviation = float(signals.std(ddof=1)) if len(signals) > 1 else 0.0
     return float(signals.mean()), max(deviation, _LEAST)

@@ -2,11 +2,11 @@
 
 A shadow run is trained by the same definition on other draws of members. Of each record there is a
 signal of every shadow run, with the record among the members and without. Both are taken for
-normal, with a mean for each record and one variance for all records: with few shadow runs that does
-better than a variance of each (section IV.C there). The mean of k signals is uncertain itself, so a
-new signal has the variance σ²(1 + 1/k).
+normal. Each record has a mean of its own, and all records have one variance. With few shadow runs
+that does better than a variance of each (section IV.C there). The mean of k signals is uncertain
+itself, so a new signal has the variance σ²(1 + 1/k).
 
-    score = ln N(signal; mean with, variance with) - ln N(signal; mean without, variance without)
+    score = ln N(signal | mean with, variance with) - ln N(signal | mean without, variance without)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from tacit.attacks.measured import Scores
+from tacit.attacks.measured import ScoreVector
 
 Draws = npt.NDArray[np.bool_]  # (runs, records)
 _LEAST = 1e-12  # of a variance, where all signals are alike
@@ -43,18 +43,22 @@ def fewest_runs(records: int, inside: int) -> int:
     return 2 * math.ceil(max(records / max(records - inside, 1), records / max(inside, 1)))
 
 
-def likelihood_ratios(signals: npt.NDArray[np.float64], inside: Draws, attacked: Scores) -> Scores:
+def likelihood_ratios(
+    signals: npt.NDArray[np.float64], inside: Draws, attacked: ScoreVector
+) -> ScoreVector:
     """Return the score (n,) of each record, higher for a member.
 
     signals: (runs, n) of the shadow runs, inside: as `draws` made it, attacked: (n,) of the model
     under attack. Raises ValueError where a record is always, or never, among the members.
     """
     with_, without = (_normal(signals, chosen) for chosen in (inside, ~inside))
-    scores: Scores = stats.norm.logpdf(attacked, *with_) - stats.norm.logpdf(attacked, *without)
+    scores: ScoreVector = stats.norm.logpdf(attacked, *with_) - stats.norm.logpdf(
+        attacked, *without
+    )
     return scores
 
 
-def _normal(signals: npt.NDArray[np.float64], chosen: Draws) -> tuple[Scores, Scores]:
+def _normal(signals: npt.NDArray[np.float64], chosen: Draws) -> tuple[ScoreVector, ScoreVector]:
     """Return mean and deviation (n,) of a new signal, by those that are chosen."""
     count = chosen.sum(0)
     if not count.all():

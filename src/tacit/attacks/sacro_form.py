@@ -16,8 +16,8 @@ import numpy.typing as npt
 from scipy import stats
 
 from tacit.attacks.attack_report import AttackReport
-from tacit.attacks.measured import Scores
-from tacit.attacks.membership import MembershipScores
+from tacit.attacks.measured import ScoreVector
+from tacit.attacks.membership_attacks import MembershipScores
 
 _IDS = uuid.UUID("5f0d6b0e-6c7e-5d0a-9a51-0b1f3c9a7a52")  # the names' space of log ids
 _PERCENTS = (0.5, 0.2, 0.1, 0.01, 0.001, 1e-05)  # of false alarms
@@ -25,7 +25,7 @@ _SHARES = {"01": 0.1, "02": 0.2, "001": 0.01}  # of records, by the suffix of FM
 _LEAST_P = 1e-50
 _SIGNIFICANT = 0.05
 _NAMES = {"likelihood ratio": "LiRA Attack", "loss": "Loss attack"}
-Metrics = dict[str, float | int]
+SacroMetrics = dict[str, float | int]
 
 
 def sacro_form(report: AttackReport, scores: Iterable[MembershipScores]) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def sacro_form(report: AttackReport, scores: Iterable[MembershipScores]) -> dict
 
 
 def _metadata(
-    report: AttackReport, scores: MembershipScores, name: str, metrics: Metrics
+    report: AttackReport, scores: MembershipScores, name: str, metrics: SacroMetrics
 ) -> dict[str, Any]:
     params: dict[str, Any] = {"p_thresh": _SIGNIFICANT, "rows": report.rows}
     if scores.name == "likelihood ratio":
@@ -70,7 +70,7 @@ def _words(chance: float) -> str:
     return f"{'S' if chance <= _SIGNIFICANT else 'Not s'}ignificant at p={_SIGNIFICANT}"
 
 
-def metrics_of(members: Scores, others: Scores) -> Metrics:
+def metrics_of(members: ScoreVector, others: ScoreVector) -> SacroMetrics:
     """Return SACRO-ML's metrics. A record is called a member where its score is above the median.
 
     SACRO-ML's own scores are chances, which it parts at a half. These have no such place.
@@ -84,7 +84,7 @@ def metrics_of(members: Scores, others: Scores) -> Metrics:
     auc = float(ranks - len(members) * (len(members) + 1) / 2) / (len(members) * len(others))
     hits, alarms = _share(tp, tp + fn), _share(fp, fp + tn)
     precision = _share(tp, tp + fp)
-    metrics: Metrics = {
+    metrics: SacroMetrics = {
         "TPR": hits,
         "FPR": alarms,
         "FAR": _share(fp, fp + tp),
@@ -114,7 +114,9 @@ def _null_deviation(members: int, others: int) -> float:
     return float(np.sqrt((0.25 + (members + others - 2) / 12) / (members * others)))
 
 
-def _extremes(truth: npt.NDArray[np.float64], scores: Scores, share: float, suffix: str) -> Metrics:
+def _extremes(
+    truth: npt.NDArray[np.float64], scores: ScoreVector, share: float, suffix: str
+) -> SacroMetrics:
     """Return members' share among the highest and the lowest scores, and the difference's -ln p."""
     count = int(np.ceil(len(truth) * share))
     order = np.argsort(scores, kind="stable")
@@ -129,7 +131,7 @@ def _extremes(truth: npt.NDArray[np.float64], scores: Scores, share: float, suff
     }
 
 
-def _hits_at(members: Scores, others: Scores, percent: float) -> float:
+def _hits_at(members: ScoreVector, others: ScoreVector, percent: float) -> float:
     """Return the hits at `percent` of false alarms, between places of the curve in proportion."""
     thresholds = np.unique(np.concatenate((members, others)))[::-1]
     hits = 1 - np.searchsorted(np.sort(members), thresholds, "left") / len(members)

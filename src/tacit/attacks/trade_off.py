@@ -6,9 +6,9 @@
 | α | the false alarms: the share of non-members that an attack calls members (FPR) |
 | β | the hits: the share of members that it calls members (TPR) |
 
-Every attack on an (ε, δ)-DP training has β ≤ e^ε·α + δ and 1 - α ≤ e^ε·(1 - β) + δ (Wasserman and
-Zhou, arXiv:0811.2501; Kairouz et al., arXiv:1311.0776, Theorem 2.1). Both hold at every threshold
-of an attack, so the area below the largest β bounds the AUC of any attack.
+Every attack on an (ε, δ)-DP training has β ≤ e^ε·α + δ and 1 - α ≤ e^ε·(1 - β) + δ. Sources:
+Wasserman and Zhou, arXiv:0811.2501, and Kairouz et al., arXiv:1311.0776, Theorem 2.1. Both
+hold at every threshold of an attack, so the area below the largest β bounds the AUC of any attack.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@
 from tacit.exported.flattening import flatten
 from tacit.exported.model_folder import (
     Exported,
-    Trained,
+    TrainedModel,
     export,
     is_exported,
     option_of_rows,
@@ -33,7 +33,7 @@ __all__ = [
     "Exported",
     "RowPrediction",
     "RowsKind",
-    "Trained",
+    "TrainedModel",
     "column_of",
     "explaining",
     "export",

@@ -71,7 +71,7 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class TrainedModel:
     """A model as it lies in a run's results: params (d,), and what summary.json has of it."""
 
     run: RunFile
@@ -81,7 +81,7 @@ class Trained:
     summary: StoredSummary
 
 
-def trained(results: Path, code: Path | None = None, which: str = "last") -> Trained:
+def trained(results: Path, code: Path | None = None, which: str = "last") -> TrainedModel:
     """Return a model of the run whose results are in `results`. Parameters as for `export`.
 
     Raises ConfigError (a vertical run's, no such model, other code than was trained), DataError (no
@@ -99,7 +99,7 @@ def trained(results: Path, code: Path | None = None, which: str = "last") -> Tra
     chosen = _chosen(summary, which, summary_file)
     of_model = model.unflatten(torch.zeros(model.size))
     params = stored.weights(results / chosen.file, chosen.model_sha256, model, of_model)
-    return Trained(run, model, params, chosen, summary)
+    return TrainedModel(run, model, params, chosen, summary)
 
 
 def export(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from tacit_services.attacking.attack_findings import AttackedModel, AttackFindings
@@ -24,7 +26,7 @@ _OPEN = {"mechanism": "none", "clip": 100.0, "clip_max": 100.0, "batch": 120}
 _PRIVATE = {"epsilon": 1.0, "pushes": UPDATES, "clip": 1.0, "batch": 40}
 
 
-def run_of(privacy: dict[str, object], updates: int = UPDATES) -> RunFile:
+def run_of(privacy: Mapping[str, object], updates: int = UPDATES) -> RunFile:
     return run_file(
         {"algorithm": {"name": "fedasync", "learning_rate": 4.0, "steps_min": 1, "steps_max": 1}},
         run={"updates": updates}, edges={"count": 1}, privacy=privacy,
@@ -40,7 +42,7 @@ def rows_with_random_labels(records: int = RECORDS) -> StandInRows:
     return StandInRows(StandIn(x, y, list(np.arange(records)[:, None]), digits), None)
 
 
-def attacked(privacy: dict[str, object]) -> AttackFindings:
+def attacked(privacy: Mapping[str, object]) -> AttackFindings:
     run = run_of(privacy)
     model = run.build_model()
     promise = run.define().promise.total({})

@@ -12,10 +12,10 @@ from tacit.attacks.sacro_form import metrics_of
 
 def test_the_auc_is_the_share_of_pairs_in_order() -> None:
     chance = np.random.default_rng(1)
-    members, others = chance.integers(0, 9, 40) + 1.0, chance.integers(0, 9, 30) + 0.0
+    members, others = np.floor(chance.uniform(1, 10, 40)), np.floor(chance.uniform(0, 9, 30))
     pairs = (members[:, None] > others).mean() + (members[:, None] == others).mean() / 2
-    found = measured.auc(members, others)
-    assert found.value == pytest.approx(pairs)
+    interval = measured.auc(members, others)
+    assert interval.value == pytest.approx(pairs)
     assert metrics_of(members, others)["AUC"] == pytest.approx(pairs)
 
 
@@ -43,9 +43,9 @@ def test_few_others_leave_the_false_alarms_open_and_the_report_shows_it() -> Non
 
 
 def test_scores_all_apart_have_an_interval_all_the_same() -> None:
-    found = measured.auc(np.arange(20.0) + 100, np.arange(30.0))
-    assert (found.value, found.high) == (1.0, 1.0)
-    assert found.low == pytest.approx(0.025 ** (1 / 20))
+    interval = measured.auc(np.arange(20.0) + 100, np.arange(30.0))
+    assert (interval.value, interval.high) == (1.0, 1.0)
+    assert interval.low == pytest.approx(0.025 ** (1 / 20))
 
 
 def test_each_record_is_left_out_as_often_as_any_other() -> None:

@@ -12,7 +12,7 @@ from tacit.attacks import measured
 from tacit.attacks.attack_report import AttackFigures, AttackName
 from tacit.attacks.calibrated_loss import UsualSignals
 from tacit.attacks.likelihood_ratio import Draws, likelihood_ratios
-from tacit.attacks.measured import Scores
+from tacit.attacks.measured import ScoreVector
 
 RATES = (0.001, 0.01, 0.1)  # of false alarms
 
@@ -30,8 +30,8 @@ class MembershipScores:
     """An attack's scores, higher for a member: of members (m,), of others (n,)."""
 
     name: AttackName
-    members: Scores
-    others: Scores
+    members: ScoreVector
+    others: ScoreVector
 
     def figures(self) -> AttackFigures:
         """Return how well they tell members from others."""
@@ -42,7 +42,7 @@ class MembershipScores:
 
 
 def attacks(
-    signals: Scores,
+    signals: ScoreVector,
     inside: npt.NDArray[np.bool_],
     classes: npt.NDArray[np.int64],
     shadows: ShadowSignals | None,
@@ -50,7 +50,7 @@ def attacks(
 ) -> Iterator[MembershipScores]:
     """Yield the scores of each attack.
 
-    signals (n,): of the model under attack; inside (n,): the truth; classes (n,). shadows: None
+    signals (n,): of the model under attack. inside (n,): the truth. classes (n,). shadows: None
     where there are none. seed: of the half of the non-members that calibrates.
     """
     yield MembershipScores("loss", signals[inside], signals[~inside])
