@@ -47,8 +47,8 @@ member.</li>
 """
 _STAYS = "<p><strong>This report is of an owner's own rows. It stays with the owner.</strong></p>\n"
 _THIS = (
-    "No word about others' rows. The rows of this report are public. Whoever ran the attack states "
-    "what it found."
+    "No word about others' rows. The rows of this report are public. What was found is the word of "
+    "the one who ran the attack."
 )
 _TWIN = (
     "No attack on the private rows. A twin of the model was trained by the same definition on "
@@ -74,7 +74,7 @@ def page(report: AttackReport) -> str:
         ("attacked", _attacked(report)),
         ("rows", f"{report.rows_of}: {report.members:,} members, {report.others:,} others"),
         ("a member is", f"one {report.unit}"),
-        ("shadow runs", f"{report.shadows} by the same definition, on other draws of members"),
+        ("shadow runs", _shadows(report.shadows)),
         ("guarantee", _guarantee(report)),
         ("made", f"on {report.at} by tacit {report.tacit_version}"),
     ]
@@ -124,6 +124,10 @@ def _guarantee(report: AttackReport) -> str:
     if bound is None:
         return "none that bounds these attacks"
     return f"ε = {rounding.epsilon(bound.epsilon)}, δ = {rounding.decimal(bound.delta)}"
+
+
+def _shadows(count: int) -> str:
+    return f"{count} by the same definition, on other draws of members" if count else "none"
 
 
 def _target(report: AttackReport) -> str:
