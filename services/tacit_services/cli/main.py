@@ -19,6 +19,7 @@ from tacit.errors import ConfigError, ConfigFaults, TacitError
 from tacit_services import laboratory, launch
 from tacit_services.cli import (
     ask,
+    attack,
     audit,
     basis,
     check,
@@ -302,6 +303,7 @@ _COMMANDS: tuple[tuple[str, tuple[tuple[Command, str], ...]], ...] = (
         "Trust: look into it",
         (
             (verify.verify, "tacit verify bundle.zip --anchor st-marys.json"),
+            (attack.attack, "tacit attack out/run"),
             (audit.audit, "tacit audit"),
             (privacy_budget.app, "tacit plan privacy --epsilon 2 --pushes 100 --records 5000"),
         ),

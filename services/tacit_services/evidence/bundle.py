@@ -29,8 +29,17 @@ MODEL = "model"
 RESULTS = "results"
 CODE = "code/host.json"
 SBOM = "code/sbom.cdx.json"
-ATTACKS = "attacks.json"
+ATTACK = "attack"  # the folder of the attack report
+REPORT = "report.json"  # in it, as the two after it
+SACRO = "sacro.json"
+REPORT_PAGE = "report.html"
+OF_ATTACK = (REPORT, REPORT_PAGE, SACRO)
 PAGE = "page.html"
+
+
+def in_attack(name: str) -> str:
+    """Return the name in the bundle of a file of the attack report."""
+    return f"{ATTACK}/{name}"
 
 
 def certificate_of(edge: str) -> str:

@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 from cryptography import x509
 
-from tacit import exported
+from tacit import exported, regular_file
+from tacit.attacks.attack_report import AttackReport, read_report
 from tacit.config.fingerprint import without
 from tacit.config.run_file import THE_AGGREGATORS
 from tacit.digests import canonical
@@ -114,11 +115,12 @@ class BundleMaker:
         journal = self._journal(draft, run.folder)
         for name, content in source.more.items():
             _write(draft, name, content)
+        report = self._attack(draft, facts["trained_sha256"])
         edges = sorted({*source.statements, *_with_updates(journal)}, key=_number)
         self._write_code(draft)
         statements = {edge: signed.statement for edge, signed in source.statements.items()}
         sheet = printed_page.page(
-            source.run, facts["trained_sha256"], stated, summary, statements, source.names
+            source.run, facts["trained_sha256"], stated, summary, statements, source.names, report
         )
         _write(draft, bundle.PAGE, sheet.encode())
         self._sign(draft, summary, facts["trained_sha256"], journal, edges)
@@ -134,6 +136,30 @@ class BundleMaker:
         if source.with_journal:
             shutil.copyfile(source.journal, draft / bundle.JOURNAL)
         return chain
+
+    def _attack(self, draft: Path, model: str) -> AttackReport | None:
+        """Copy the attack report that lies beside the results; None: there is none.
+
+        Guarantee: one on an owner's own rows never goes in. Raises ConfigError, DataError.
+        """
+        folder = self._source.results / bundle.ATTACK
+        if not folder.is_dir():
+            return None
+        contents = {name: regular_file.content(folder / name) for name in bundle.OF_ATTACK}
+        report = read_report(contents[bundle.REPORT], str(folder / bundle.REPORT))
+        if report.rows == "owner":
+            raise ConfigError(
+                f"{folder}: is a report on an owner's own rows, which stay with the owner; move it "
+                "away, or attack with public rows"
+            )
+        if (report.model_sha256, report.which) != (model, self._source.which):
+            raise ConfigError(
+                f"{folder}: is a report on another model; run `tacit attack` again with --which "
+                f"{self._source.which}, or move it away"
+            )
+        for name, content in contents.items():
+            _write(draft, bundle.in_attack(name), content)
+        return report
 
     def _write_code(self, draft: Path) -> None:
         host = running_code()

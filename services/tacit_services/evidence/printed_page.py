@@ -10,7 +10,9 @@ from html import escape
 from typing import Any
 
 from tacit import rounding
+from tacit.attacks.attack_report import AttackReport
 from tacit.shown import printable
+from tacit_services.evidence import attack_page
 from tacit_services.statements.statement import Statement
 
 _SHEET = """\
@@ -33,7 +35,7 @@ code {{ font-size: 8.5pt; word-break: break-all }} ul {{ margin: 1mm 0; padding-
 <h2>Who took part</h2>
 <table><tr><th>owner</th><th>ε</th><th>releases</th><th>consent</th></tr>
 {owners}</table>
-<h2>What is not promised</h2>
+{attacks}<h2>What is not promised</h2>
 <ul>
 <li>That the model says nothing about people <em>like</em> somebody, or that it is right.</li>
 <li>Anything about what was released by other means than tacit.</li>
@@ -57,8 +59,13 @@ def page(
     summary: Mapping[str, Any],
     statements: Mapping[str, Statement],
     names: Mapping[str, str],
+    report: AttackReport | None = None,
 ) -> str:
-    """Return the sheet. stated: the run definition; names: of edges, as people call them."""
+    """Return the sheet.
+
+    stated: the run definition. names: of edges, as people call them. report: of attacks on the
+    model. None: there is none.
+    """
     privacy = summary["privacy"]
     facts = [
         ("run", run),
@@ -80,6 +87,14 @@ def page(
         unit=_text(privacy["unit"]),
         privacy=_in_words(privacy),
         owners="".join(_owner(edge, statements[edge], names) for edge in sorted(statements)),
+        attacks="" if report is None else _attacks(report),
+    )
+
+
+def _attacks(report: AttackReport) -> str:
+    words = attack_page.verdict(report)
+    return (
+        f"<h2>What attacks found</h2>\n<p>{_text(words)} Attacked: {_text(report.rows_of)}.</p>\n"
     )
 
 

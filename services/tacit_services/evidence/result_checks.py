@@ -7,6 +7,7 @@ import json
 import math
 from typing import Any
 
+from tacit.attacks.attack_report import AttackReport
 from tacit.config.fingerprint import without
 from tacit.config.run_file import THE_AGGREGATORS
 from tacit.digests import canonical
@@ -14,7 +15,7 @@ from tacit.errors import DataError
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import StatedChain
 from tacit.privacy.report import composed
-from tacit_services.evidence import bundle, printed_page
+from tacit_services.evidence import attack_checks, bundle, printed_page
 from tacit_services.evidence.bundle_verdict import BundleVerdict
 from tacit_services.evidence.identity_checks import OpenedBundle
 from tacit_services.evidence.journal_checks import Folded
@@ -174,12 +175,18 @@ class ResultChecks:
         statements = {edge: each.statement for edge, each in self._opened.statements.items()}
         stated = self._json(bundle.STATED)
         sheet = printed_page.page(
-            facts.run, facts.model_sha256, stated, summary, statements, facts.names
+            facts.run, facts.model_sha256, stated, summary, statements, facts.names, self._report()
         )
         if sheet.encode() != self._files.content(bundle.PAGE):
             self._verdict.refuse("page", f"{bundle.PAGE}: says something else than the bundle")
         else:
             self._verdict.prove("page", "the printed page says what the bundle has")
+
+    def _report(self) -> AttackReport | None:
+        """Return the attack report; None where there is none. Raises DataError."""
+        if bundle.in_attack(bundle.REPORT) not in self._files.names:
+            return None
+        return attack_checks.report_of(self._opened)
 
     def _check_fold(self, summary: dict[str, Any], folded: Folded | None) -> None:
         if folded is None:

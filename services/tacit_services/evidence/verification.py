@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.errors import DataError
-from tacit_services.evidence import bundle, statement_checks
+from tacit_services.evidence import attack_checks, bundle, statement_checks
 from tacit_services.evidence.anchors import Anchors
 from tacit_services.evidence.bundle_files import BundleFiles
 from tacit_services.evidence.bundle_verdict import BundleVerdict
@@ -37,7 +37,8 @@ def verified(
     journal = JournalChecks(opened, verdict, fold, folds)
     folded = journal.check(chains, results.is_told_apart())
     results.check(chains, folded)
-    _look_at_the_rest(opened, verdict)
+    attack_checks.check(opened, verdict)
+    verdict.state("code", "which code has run", "the machines it has run on")
     return verdict
 
 
@@ -57,11 +58,3 @@ def _names_code(section: Any) -> bool:
     loss = section.get("loss")
     own_loss = isinstance(loss, str) and ":" in loss
     return own_loss or not _CODE_KEYS.isdisjoint(section) or any(map(_names_code, section.values()))
-
-
-def _look_at_the_rest(opened: OpenedBundle, verdict: BundleVerdict) -> None:
-    if bundle.ATTACKS in opened.files.names:
-        verdict.state("attacks", "the attack report", "the exporter")
-    else:
-        verdict.miss("attacks", "an attack report")
-    verdict.state("code", "which code has run", "the machines it has run on")

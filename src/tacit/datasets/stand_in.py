@@ -40,7 +40,11 @@ class StandIn:
         return [self._edge(chance, rows, of_unit) for _ in range(count)]
 
     def _edge(self, chance: np.random.Generator, rows: int, of_unit: UnitRows | None) -> EdgeRows:
-        drawn = [self.units[place] for place in chance.integers(0, len(self.units), rows)]
+        return self.edge_of(chance.integers(0, len(self.units), rows), of_unit)
+
+    def edge_of(self, places: Index, of_unit: UnitRows | None) -> EdgeRows:
+        """Return an edge with the units at these places of `units`, at least one."""
+        drawn = [self.units[place] for place in places]
         index = np.concatenate(drawn)
         starts = np.concatenate(([0], np.cumsum([len(unit) for unit in drawn])))
         order = np.arange(len(index))

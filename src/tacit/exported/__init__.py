@@ -8,7 +8,16 @@
 """
 
 from tacit.exported.flattening import flatten
-from tacit.exported.model_folder import Exported, export, is_exported, option_of_rows, read, run_of
+from tacit.exported.model_folder import (
+    Exported,
+    TrainedModel,
+    export,
+    is_exported,
+    option_of_rows,
+    read,
+    run_of,
+    trained,
+)
 from tacit.exported.predictions import (
     RowPrediction,
     RowsKind,
@@ -24,6 +33,7 @@ __all__ = [
     "Exported",
     "RowPrediction",
     "RowsKind",
+    "TrainedModel",
     "column_of",
     "explaining",
     "export",
@@ -36,4 +46,5 @@ __all__ = [
     "read",
     "run_of",
     "strangers",
+    "trained",
 ]

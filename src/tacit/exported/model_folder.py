@@ -70,6 +70,38 @@ class Exported:
     facts: dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class TrainedModel:
+    """A model as it lies in a run's results: params (d,), and what summary.json has of it."""
+
+    run: RunFile
+    model: Model
+    params: Tensor
+    chosen: StoredModel
+    summary: StoredSummary
+
+
+def trained(results: Path, code: Path | None = None, which: str = "last") -> TrainedModel:
+    """Return a model of the run whose results are in `results`. Parameters as for `export`.
+
+    Raises ConfigError (a vertical run's, no such model, other code than was trained), DataError (no
+    such run).
+    """
+    summary_file = results / "summary.json"
+    summary = stored.as_kind(StoredSummary, document(summary_file), summary_file)
+    run = run_of(results, code)
+    if run.algorithm.worker == "party":
+        raise ConfigError(
+            f"{results}: a vertical run's model is in parts that stay where they are; use "
+            f"`tacit predict {results} --ids`"
+        )
+    model = run.build_model()
+    chosen = _chosen(summary, which, summary_file)
+    of_model = model.unflatten(torch.zeros(model.size))
+    params = stored.weights(results / chosen.file, chosen.model_sha256, model, of_model)
+    return TrainedModel(run, model, params, chosen, summary)
+
+
 def export(
     results: Path,
     folder: Path,
@@ -86,24 +118,15 @@ def export(
 
     Raises ConfigError (is there already, other code than was trained), DataError (no such run).
     """
-    summary_file = results / "summary.json"
-    content = document(summary_file)
-    summary = stored.as_kind(StoredSummary, content, summary_file)
     if folder.exists():
         raise ConfigError(
             f"{folder}: is there already, and nothing is overwritten; name another folder, or move "
             "that one away"
         )
-    run = run_of(results, code)
-    if run.algorithm.worker == "party":
-        raise ConfigError(
-            f"{results}: a vertical run's model is in parts that stay where they are; use "
-            f"`tacit predict {results} --ids`"
-        )
-    model = run.build_model()
-    chosen = _chosen(summary, which, summary_file)
-    of_model = model.unflatten(torch.zeros(model.size))
-    params = stored.weights(results / chosen.file, chosen.model_sha256, model, of_model)
+    of_run = trained(results, code, which)
+    run, model, params = of_run.run, of_run.model, of_run.params
+    chosen, summary = of_run.chosen, of_run.summary
+    content = document(results / "summary.json")
     content |= {
         "model_sha256": chosen.model_sha256,
         "metrics": chosen.metrics,

@@ -1,0 +1,1 @@
+"""Attack reports on models."""

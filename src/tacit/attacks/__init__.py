@@ -1,0 +1,1 @@
+"""Attacks on models, and their bounds."""
