@@ -89,11 +89,12 @@ def _without_examples(docstring: str) -> str:
 
 def of_text(text: str, first: int, rule: Rule) -> Iterator[str]:
     """Yield the breaches in `text`, which begins at line `first`."""
-    shown = running(text)
+    shown = running(text, names=True)
     flat = re.sub(r"(?<!\n)\n(?!\s*\n)", " ", shown)
     for pattern, instead in rule.patterns:
         for match in pattern.finditer(flat):
-            yield f"{first + _line(text, match.start())}: {match[0]!r}: {instead}"
+            quoted = " ".join(text[match.start() : match.end()].split())
+            yield f"{first + _line(text, match.start())}: {quoted!r}: {instead}"
     for start, sentence in sentences(shown):
         words = len(re.findall(r"\w+", sentence))
         if words > rule.longest:

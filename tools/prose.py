@@ -24,7 +24,8 @@ _GENERATED = re.compile(r"<!--[^>]*made by .*?<!-- end[^>]*-->", re.S)
 _FENCED = re.compile(r"^```.*?^```[^\n]*$", re.M | re.S)
 _INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?: {4}[^\n]*\n|\n(?= {4}))+", re.M)
 _LINES = re.compile(r"^(?:#|\||<).*$", re.M)
-_CODE = re.compile(r"`[^`\n]+`|<!--.*?-->|<https?:[^>]*>|<[a-z/][^>]*>", re.S)
+_SPAN = re.compile(r"`([^`\n]+)`")
+_MARKUP = re.compile(r"<!--.*?-->|<https?:[^>]*>|<[a-z/][^>]*>", re.S)
 _TARGET = re.compile(r"\]\([^)]*\)")
 _LINK = re.compile(r"\[([^\[\]]*)\]\(([^)]*)\)")
 _PARAGRAPH = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.)\s)")
@@ -88,12 +89,23 @@ def pages(root: Path) -> list[Path]:
     return [page for path in paths if (page := path.relative_to(root)) not in MADE | PAST]
 
 
-def running(text: str) -> str:
-    """Return the same text with spaces for all that is not running text."""
+def running(text: str, *, names: bool = False) -> str:
+    """Return the same text with spaces for all that is not running text.
+
+    With `names`, a span of code stays as one word in code marks, since it may be the subject of a
+    sentence. The word is a row of the letter x.
+    """
     prose = text
-    for pattern in (_GENERATED, _FENCED, _INDENTED, _CODE, _LINES, _TARGET):
-        prose = pattern.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), prose)
+    for pattern in (_GENERATED, _FENCED, _INDENTED):
+        prose = pattern.sub(_blank, prose)
+    prose = _SPAN.sub(lambda span: f"`{'x' * len(span[1])}`" if names else _blank(span), prose)
+    for pattern in (_MARKUP, _LINES, _TARGET):
+        prose = pattern.sub(_blank, prose)
     return prose
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
 
 
 def complaints(text: str, page: Path, rules: Rules) -> Iterator[str]:

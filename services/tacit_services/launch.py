@@ -69,7 +69,7 @@ SERVICES: dict[str, Callable[[], None]] = {
 
 
 def main(name: str) -> None:
-    """Run the service `name`, and exit as its command would, as `run` says."""
+    """Run the service `name`, and exit as its command would, by `run`."""
     run(SERVICES[name])
 
 

@@ -1,7 +1,7 @@
 """Opens files, and nothing in their place.
 
 No pipe, device, socket or folder. A pipe is waited for without an end, and a device may have none.
-Each is refused at once, by an OSError whose `strerror` says what is there.
+Each is refused at once, by an OSError whose `strerror` names what is there.
 """
 
 from __future__ import annotations

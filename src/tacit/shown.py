@@ -1,8 +1,8 @@
 """Words of others, shown safely.
 
-Names of classes, columns, files and edges, reasons of peers. They may hold what a terminal obeys
-(ESC), what ends a line, what turns a line around (U+202E), what is not seen (U+200B), and what a
-spreadsheet computes (`=…`).
+They are names of classes, columns, files and edges, and reasons of peers. They may hold what a
+terminal obeys (ESC), what ends a line, and what turns a line around (U+202E). They may also hold
+what is not seen (U+200B), and what a spreadsheet computes (`=…`).
 """
 
 from __future__ import annotations

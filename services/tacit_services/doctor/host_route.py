@@ -85,7 +85,7 @@ class HostRoute:
         return self.shown_to(context, protocol)
 
     def shown_to(self, context: ssl.SSLContext, protocol: str) -> x509.Certificate:
-        """Return the certificate that is shown, checked as `context` says.
+        """Return the certificate that is shown, checked by `context`.
 
         Raises OSError, ssl.SSLCertVerificationError for one that the context does not believe.
         """

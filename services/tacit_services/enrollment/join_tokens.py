@@ -98,7 +98,7 @@ class JoinTokens:
     def cancel(self, name: str) -> bool:
         """Let the token of this name be worth nothing from now on; False: there is none.
 
-        Who has joined with it stays a member.
+        A machine that has joined with it stays a member.
         """
         with self._file.changing() as tokens:
             before = len(tokens)

@@ -73,8 +73,8 @@ class Submissions:
     ) -> RunRecord:
         """Return the record of a new run whose files are in place, durably. Raises Refused.
 
-        The same again is the same run: who got no answer may ask once more. signed_by: who has
-        signed, as the offer must say.
+        The same submission again is the same run, so a client that got no answer may ask once more.
+        signed_by: the signer that the offer must name.
         """
         try:
             submission = Submission.model_validate(content)

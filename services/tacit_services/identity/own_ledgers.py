@@ -304,7 +304,7 @@ def called(name: str, home: Path) -> bool:
 
 
 def _overlap(place: Path, name: str) -> bool:
-    """Return whether `place` is what `name` says, where it says a path, or one is in the other."""
+    """Return whether `name` is a path to `place`, or one of the two is in the other."""
     ours = place.resolve().parts
     theirs = Path(name).parts
     if not Path(name).is_absolute():  # its owner's name

@@ -27,8 +27,8 @@ _SHORTEST = 1.0
 class OwnCertificate:
     """The certificate of one membership, in its state folder.
 
-    Guarantee: the file is replaced in one step, by a certificate of the same key and member. Who
-    connects later shows the new one; a connection that is there stays.
+    Guarantee: the file is replaced in one step, by a certificate of the same key and member. A
+    later connection shows the new one, and an open connection stays.
     """
 
     def __init__(

@@ -187,7 +187,7 @@ def _numbers(cells: ColumnCells) -> RankShares:
 def _following_ranks(
     target: RankShares, between: float, generator: np.random.Generator
 ) -> RankShares:
-    """Return shares in (0, 1) whose values correlate with `target` about as `between` says."""
+    """Return shares in (0, 1) whose values correlate with `target` by about `between`."""
     spread = float(target.std()) or 1.0
     sure = min(max(between, -_FULL), _FULL)
     mixed = sure * (target - target.mean()) / spread

@@ -21,7 +21,7 @@ def read_der(data: bytes) -> x509.Certificate:
 def _whole(load: Callable[[], x509.Certificate]) -> x509.Certificate:
     """Read a certificate with its names, times and key, each of which is parsed only when asked.
 
-    Extensions are not: who looks at one says what it is where it cannot be read.
+    Extensions are not parsed. The reader of an extension reports one that it cannot read.
     """
     try:
         certificate = load()

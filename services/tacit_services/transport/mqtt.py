@@ -70,7 +70,7 @@ def covers(topic_filter: str, topic: str) -> bool:
 class Inbound:
     """A received message.
 
-    `done` acknowledges it to the broker: call it once, when the message is safe. `retained` says
+    `done` acknowledges it to the broker: call it once, when the message is safe. `retained` means
     that the broker had it in store when we subscribed, so it is not new.
     """
 

@@ -177,7 +177,7 @@ def _as_httpx() -> Iterator[None]:
 
 
 class _PatientBackend(httpcore.NetworkBackend):
-    """The sockets of a client, which all wait for as long as `patience` says."""
+    """The sockets of a client, which all wait for as long as `patience` allows."""
 
     def __init__(self, patience: Patience) -> None:
         self._patience = patience

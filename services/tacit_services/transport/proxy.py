@@ -1,7 +1,7 @@
 """The way out through an organisation's HTTP proxy, for HTTPS and MQTT alike (CONNECT).
 
-The proxy sees the name and the port that are asked for, and TLS bytes. Who makes a connection
-passes the settings in. Nothing here reads the environment.
+The proxy sees the name and the port that are asked for, and TLS bytes. The caller passes the
+settings in. Nothing here reads the environment.
 """
 
 from __future__ import annotations

@@ -8,9 +8,9 @@ load is likelier with more rows.
 
 So late pushes are made rare: each makes D a quarter longer. Only while many pushes in a row are not
 late, D goes back towards what was measured. It grows to _TIMES what was measured, and a public
-number of seconds. A push that is late then leaves at a further multiple. Who reads the wire has
-seen which were late. D is measured on public random rows when the first model comes, which all
-edges get at once: so they measure together. Edges whose identities lie in one folder, as on one
+number of seconds. A push that is late then leaves at a further multiple. A reader of the
+wire has seen which were late. D is measured on public random rows when the first model comes. All
+edges get it at once, so they measure together. Edges whose identities lie in one folder, as on one
 machine, all take the longest of theirs, at the start and later. D is fixed when a model comes, by
 the pushes that have left before. What this hides is measured, not proven (docs/privacy.md, "Time").
 """

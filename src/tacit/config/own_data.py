@@ -146,9 +146,9 @@ class OwnData(FeaturedData):
         return f"units ({self.unit})"
 
     def promised(self, promise: Promise, source: Source) -> Promise:
-        """Return the promise for the data's unit, who may be at several edges, as `people` says.
+        """Return the promise for the data's unit, which `people` may allow at several edges.
 
-        It says that other ledgers are of others, as `apart_from` does, but not which.
+        It states how many ledgers `apart_from` names, and not their names.
         """
         unit_promise = replace(
             promise.for_unit(source.unit),

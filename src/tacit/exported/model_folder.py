@@ -164,7 +164,7 @@ def run_of(results: Path, code: Path | None = None) -> RunFile:
 
 
 def _chosen(summary: StoredSummary, which: str, path: Path) -> StoredModel:
-    """Return what the summary at `path` says of a model. Raises ConfigError: it has no such."""
+    """Return the model that the summary at `path` describes. Raises ConfigError if it has none."""
     last = StoredModel(
         file=WEIGHTS,
         model_sha256=summary.model_sha256,

@@ -1,7 +1,7 @@
 """A trained model as an ONNX file, for servers that know neither tacit nor torch.
 
 Input `rows` (N, *shape): examples as the edges' own steps make them of a file. Outputs: `scores`
-(N, …), what the network gives, and `answers` (N, …), what `tacit predict` says of them. N is free.
+(N, …), what the network gives, and `answers` (N, …), what `tacit predict` makes of them. N is free.
 
 torch writes down what the model does with one example. ONNX's `Scan` does it to each row by itself,
 so every network has a free N, and no row's answer depends on its companions.
@@ -53,7 +53,7 @@ class _Served(nn.Module):
 
 
 def _answers(model: Model, target: Target, scores: Tensor) -> Tensor:
-    """Return what `tacit predict` says of scores (1, …): shares, or the number."""
+    """Return what `tacit predict` prints for scores (1, …): shares, or the number."""
     objective = model.objective
     if objective is not None:
         means = objective.means(scores.reshape(1, *target.shape, target.outputs))

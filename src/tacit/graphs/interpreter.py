@@ -102,8 +102,10 @@ class Program:
     def opened(
         self, weights: Mapping[str, Tensor], nodes: Sequence[str], read: Sequence[str]
     ) -> Callable[..., tuple[Tensor, list[Tensor]]]:
-        """Return a function of one input, and of a tensor for each of `nodes`, which is added to
-        that node's result: it gives the output, and the values named by `read`.
+        """Return a function of one input, and of a tensor for each of `nodes`.
+
+        The tensor is added to that node's result. The function gives the output, and the values
+        named by `read`.
         """
         base = self._based(weights)
         slots = [self._slots[name] for name in nodes]

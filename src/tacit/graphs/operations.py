@@ -3,7 +3,7 @@
 An operation of this list is a function of its inputs. It draws nothing, keeps nothing, and writes
 to none of them. It takes the same steps for all numbers. Its result's shape follows from its
 inputs' shapes and constants alone. It does not raise because of numbers. Where it could,
-`condition` and `index` say what `graph_check` looks at, once, before any row is there.
+`condition` and `index` define what `graph_check` checks, once, before any row is there.
 
 Names are torch's own, of the namespace `aten`, as `torch.export` writes them. What a graph names is
 looked up here and nowhere else.

@@ -33,7 +33,7 @@ class Policy(BaseModel):
     """Bounds on a run's plan, set by the owner of the data; None means not bounded.
 
     `mechanisms`, `algorithms`, `models` and `noise_at` list what is allowed. In a federation
-    `accept` says who answers an offer: `ask` its owner, `within` this policy. `lifetime_epsilon`
+    `accept` states who answers an offer: `ask` its owner, `within` this policy. `lifetime_epsilon`
     and `lifetime_delta` bound what the data spends over all runs. `researchers` may ask. `code`
     lists the SHA-256 of the owner's files that an offer may name ("never": none), `columns` what
     may be read, `hours` when it may work, in local time. `questions` lists the kinds of question

@@ -128,8 +128,8 @@ class Watch:
     def _compare(self) -> None:
         """Note which edges stand apart from the others, and which of them work against them.
 
-        One group is tested in as many updates as a group has edges; the groups take turns. Who
-        worked against the others once is held to do so while it stands apart.
+        One group is tested in as many updates as a group has edges; the groups take turns. An
+        edge that worked against the others once is held to do so while it stands apart.
         """
         size = math.ceil(len(self.names) / self.groups)
         turn, remainder = divmod(self.judged, size)

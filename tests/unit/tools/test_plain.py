@@ -12,7 +12,7 @@ from tools.prose import ROOT
 RULE = plain.read(ROOT / "tools" / "plain.toml")
 
 
-# A page and a docstring that keep the rule, and ten sentences of which each breaks it.
+# A page and a docstring that keep the rule, and eleven sentences of which each breaks it.
 KEPT = "The edge computes an update. The ledger is charged before the edge sends it."
 PLANTED = (
     "Whoever holds rows may join.",
@@ -23,6 +23,7 @@ PLANTED = (
     "Two processes leave with 5 where the ledger is damaged.",
     "The page says how many edges are online.",
     "If an extra is missing, tacit says which.",
+    "If a bound is missing, `tacit check` says which.",
     "The run file of a site names " + "a column and " * 10 + "a bound.",
     "The edge waits; the server answers; the run goes on; the run ends.",
 )
@@ -40,7 +41,10 @@ def breaches(text: str) -> list[str]:
         ("The command leaves with 2.", "'leaves with'"),
         ("The aggregator says so.", "'aggregator says'"),
         ("`tacit` computes, and the edge says nothing.", "'edge says'"),
+        ("Then `tacit check`\nsays which.", "1: '`tacit check` says'"),
+        ("The [server](a.md) says so.", "'server](a.md) says'"),
         (f"It {'goes on ' * 16}.", "1: a sentence of 33 words"),
+        (f"It {'sets `a = b` ' * 16}.", "1: a sentence of 33 words"),
         ("Rows; columns; units.", "2 semicolons in 3 words"),
     ],
 )
@@ -56,6 +60,7 @@ def test_a_breach_is_reported_with_its_line(text: str, part: str) -> None:
         f"It {'goes on ' * 10}. It {'goes on ' * 10}.",
         "```\nwhoever; whatever; whichever\n```",
         "The document says what a term means.",
+        "A user says `whoever`; `tacit; says; so` is code.",
     ],
 )
 def test_plain_sentences_and_code_pass(text: str) -> None:

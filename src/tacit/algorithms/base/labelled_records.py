@@ -14,9 +14,8 @@ from tacit.datasets.alignment import NameHashes
 class LabelledRecords:
     """The rows of a run, as the server knows them: names (n,), and labels int64 (n,).
 
-    The first `records` are trained on, and their labels are what randomised response at ε =
-    `label_epsilon` has left of them (inf: the labels themselves); the rest is for evaluation and
-    inference.
+    The first `records` are trained on, and the rest is for evaluation and inference. The labels to
+    train on come from randomised response at ε = `label_epsilon` (inf: the labels themselves).
     """
 
     names: NameHashes

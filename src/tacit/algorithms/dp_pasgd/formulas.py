@@ -5,8 +5,8 @@ printed (docs/algorithms.md has figures). `paper_scale` (25) takes the root of (
 77 times ε_th. `paper_bound` (12) divides by K what no step of its proof divides. `scale`,
 `last_iterate` and `average_iterate` replace them.
 
-K counts the local steps of a device, τ (`tau`) those between two averages, R = K/τ the averages
-(`rounds`), z the noise multiplier σ_m X_m / G, B the variance floor (13).
+K counts the local steps of a device, τ (`tau`) those between two averages, and R = K/τ (`rounds`)
+the averages. z is the noise multiplier σ_m X_m / G, and B the variance floor (13).
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def each_its_own(x: Inputs, y: npt.NDArray[np.generic]) -> UnitIds:
 
 
 def marks_of(parts: Iterable[EncodedRows], unit: str | None) -> Iterator[Marks]:
-    """Yield what encoded rows hold, x and y, and whose they are, if `unit` says it."""
+    """Yield x and y of encoded rows, and their unit if `unit` names a column."""
     for part in parts:
         if unit is None:
             yield Marks(part.units, None)

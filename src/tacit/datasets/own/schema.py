@@ -225,8 +225,8 @@ Goal = Number | Category | LabelsGoal | CountsGoal | EventGoal | NextTokenGoal
 class TableSchema:
     """The row that a table's row becomes: x (width,) float32 in the order of `features`, and y.
 
-    Of a text x is int64. y is what `tacit.datasets.target` says of the target's kind; a number is
-    scaled as its column says. unit: the column that says whose row it is, None where each row is a
+    Of a text x is int64. `tacit.datasets.target` defines y for each kind of target. A number is
+    scaled by its column. unit: the column with the id of each row's unit, None if each row is a
     unit.
     """
 

@@ -220,7 +220,7 @@ def _numbers_of_features(
 def _target(
     goal: Goal, batch: pa.RecordBatch, form: TableForm, misfits: Misfits
 ) -> Places | Floats:
-    """Return y, as `tacit.datasets.target` says of each kind."""
+    """Return y, as `tacit.datasets.target` defines it for each kind."""
     if isinstance(goal, Number):
         return _numbers(goal, batch.column(goal.name), form, misfits)
     if isinstance(goal, Category):

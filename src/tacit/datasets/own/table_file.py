@@ -1,6 +1,6 @@
 """A table's file as record batches, in bounded memory: CSV, Parquet or Excel, by its first bytes.
 
-All columns of a CSV or a sheet are read as text, so that no type is guessed from the rows; none of
+All columns of a CSV or a sheet are read as text, so that no type is guessed from the rows. None of
 its cells is null, as `cells` reads them. A file whose author
 would have more memory taken than the public bounds here is refused before it is read.
 """

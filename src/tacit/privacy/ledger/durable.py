@@ -1,7 +1,8 @@
 """The edge's durable record of what it has released: charged first, never refunded.
 
-Idea. One SQLite file beside the data: rows of equal charges in the order they were made, joined by
-a hash chain (`chain.py`), and the messages that they have paid for (`file.py`). It belongs to the
+Idea. One SQLite file lies beside the data. It has rows of equal charges in the order of their
+making, joined by a hash chain (`chain.py`). It also has the messages that they have paid for
+(`file.py`). It belongs to the
 data, not to a run. A new run, a restarted process or a new container that takes the identity over
 continues the same rows, and so the same chain.
 

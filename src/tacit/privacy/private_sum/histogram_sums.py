@@ -7,7 +7,7 @@ at random to the grid of the noise.
 
 Guarantee. That of `whole_sums`: adding or removing a unit, with all of its rows, moves the sum by C
 at most. It needs that a unit's vector is a function of its own rows, of the parameters and of
-public constants alone, to the bit: `AdditiveModel.residuals` computes each number by itself. So
+public constants alone, to the bit. `AdditiveModel.residuals` computes each number by itself. So
 a row moves the histogram by C at most, also at a model that a hostile server has sent. A row is in
 one bin of each of K columns, and pays for all of them together: its vector is as long as its
 residual.

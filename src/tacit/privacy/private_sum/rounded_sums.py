@@ -1,7 +1,7 @@
 """Sums of vectors that are rounded at random to the grid of the noise: of questions, and of looks.
 
-Guarantee. Each vector becomes integers whose l2 norm is checked, exactly, to be at most C/step; the
-vectors are added exactly (`tacit.privacy.private_sum.whole_sums` says why they are rounded so).
+Guarantee. Each vector becomes integers whose l2 norm is checked, exactly, to be at most C/step. The
+vectors are added exactly. `tacit.privacy.private_sum.whole_sums` gives the reason for the rounding.
 
 Shapes: vectors by their entries (B, S), of a width W.
 """

@@ -37,8 +37,8 @@ _SHOWN = 2**22  # numbers of the public rows that slots are rehearsed with
 class Slots:
     """The sum over slots of one row each; an empty slot has the public row.
 
-    A batch is computed in parts of public sizes, so that none needs much more memory than HELD:
-    `rows` units at a time, and `together` rows of a unit at a time.
+    A batch is computed in parts of public sizes, so that none needs much more memory than HELD.
+    A part has `rows` units, and of each `together` rows at a time.
     """
 
     def __init__(

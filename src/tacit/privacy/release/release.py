@@ -359,8 +359,8 @@ class Releaser:
     def _paper(self, total: Tensor, clip: float, dims: slice | None) -> Tensor:
         """Return η of MAPA's eq. (6), with λ = ΔS/ε_k and ΔS = 2C/b, on `dims` only.
 
-        It is Algorithm 1, lines 5 to 7. With one defect named, the rest is right: `density` and
-        `first_layer` divide a per-example clipped sum, `mean_clip` and `first_layer` draw the
+        It is Algorithm 1, lines 5 to 7. With one defect named, the rest is right. `density` and
+        `first_layer` divide a per-example clipped sum. `mean_clip` and `first_layer` draw the
         d-dimensional density that (6) was meant to be.
         """
         # ΔS

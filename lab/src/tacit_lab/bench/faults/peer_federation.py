@@ -41,7 +41,7 @@ class PeerFederation(Federation):
 
     @abstractmethod
     def ended(self) -> bool:
-        """Return whether `status` says that the run is over."""
+        """Return whether `status` reports that the run is over."""
 
     def server(self) -> ProcessTree:
         """Return the server's processes."""
