@@ -1,0 +1,65 @@
+"""The notebooks of docs/tutorials run from top to bottom, and show what they have in git."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from traitlets.config import Config
+
+from tests.conftest import ROOT
+
+NOTEBOOKS = sorted((ROOT / "docs" / "tutorials").glob("*.ipynb"))
+QUICK = {"first-run", "vertical"}  # the others are for the night: each starts a kernel, and torch
+# The kernel listens at a socket's file: a port would be open to everybody on this machine.
+BY_FILE = Config({"KernelManager": {"transport": "ipc"}})
+SMALL = 100_000  # bytes of a notebook with its outputs
+
+
+def kinds(notebook: Any) -> list[list[str]]:
+    """Return for each cell of code the kinds of what it shows, less a bar that has gone."""
+    shown = []
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            outputs = [each for each in cell.outputs if each.get("data", {}).get("text/html") != ""]
+            shown.append([kind for output in outputs for kind in _kinds_of(output)])
+    return shown
+
+
+def _kinds_of(output: Any) -> list[str]:
+    return sorted(output.data) if "data" in output else [output.output_type]
+
+
+def case(path: Path) -> Any:
+    marks = () if path.stem in QUICK else (pytest.mark.exhaustive,)
+    return pytest.param(path, id=path.stem, marks=marks)
+
+
+@pytest.mark.parametrize("path", map(case, NOTEBOOKS))
+def test_a_notebook_runs_and_shows_what_it_has_in_git(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    kept = nbformat.read(path, as_version=4)
+    fresh = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(tmp_path)}}
+
+    NotebookClient(
+        fresh, kernel_name="python3", timeout=300, config=BY_FILE, resources=resources
+    ).execute()
+
+    assert kinds(fresh) == kinds(kept)
+
+
+def test_all_eight_are_small_and_end_with_something_to_look_at() -> None:
+    assert len(NOTEBOOKS) == 8
+    for path in NOTEBOOKS:
+        notebook = nbformat.read(path, as_version=4)
+        last = next(shown for shown in reversed(kinds(notebook)) if shown)
+        assert {"image/png", "text/html", "text/plain"} & set(last), path.name
+        assert any({"image/png", "text/html"} & set(shown) for shown in kinds(notebook)), path.name
+        assert path.stat().st_size < SMALL, path.name
