@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ from tacit_services.aggregator.reporting.evaluation import Points, public_sample
 from tacit_services.aggregator.reporting.other_models import OtherModels
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.display import live, text_tables
+from tacit_services.tracking.run_trackers import RunTrackers
+from tacit_services.tracking.tracker import TrackedRun
 
 SHOWN_SECONDS = 0.5  # between two drawings of the bar
 
@@ -247,13 +250,29 @@ def simulate(
     its data must be a published set. Raises TacitError.
     """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
+    told = TrackedRun.of(definition, definition.run.name, simulated=True)
+    with closing(RunTrackers.of(definition.tracking, definition.folder, told, out)) as trackers:
+        simulation = _simulated(definition, root, out, report, public, trackers)
+        trackers.end()
+    return simulation
+
+
+def _simulated(
+    definition: Definition[Any],
+    root: Path | None,
+    out: Path,
+    report: Callable[[RunStatus], None],
+    public: PublicParts | None,
+    trackers: RunTrackers,
+) -> Simulation:
     simulation = Simulation(definition, root, None if public is None else public.parts)
     test = published_only(definition.source).test(root) if public is None else public.test
     run_status = RunStatus(
         definition, simulation, out / "metrics.jsonl", virtual=simulation.clock,
-        by_test_set=definition.run.stop != "never",
+        by_test_set=definition.run.stop != "never", tell=trackers.point,
     )  # fmt: skip
     run_status.resumed()
+    trackers.begin()
     sample = public_sample(definition, test)
     early_stop = watch(
         definition, simulation.model, sample, run_status.points, out, definition.run.name
