@@ -129,23 +129,24 @@ def messages() -> dict[str, Any]:
     """Return every message: kinds of Meta with the words of wire.proto, and two texts."""
     text = _PROTO.read_text(encoding="utf-8")
     comments = {name: comment for comment, name in _COMMENT.findall(text)}
-    found = {}
+    kinds = {}
     for field in wire_pb2.Meta.DESCRIPTOR.oneofs_by_name["kind"].fields:
-        if field.name in _JOURNALLED:
+        kind = field.message_type
+        if field.name in _JOURNALLED or kind is None:
             continue
-        words = " ".join(comments[field.message_type.name].replace("//", "").split())
-        found[field.name] = {
+        words = " ".join(comments[kind.name].replace("//", "").split())
+        kinds[field.name] = {
             "name": field.name,
-            "title": field.message_type.name,
+            "title": kind.name,
             **({"summary": words} if words else {}),
             "payload": {
                 "type": "string",
                 "format": "binary",
                 "description": "an envelope TCT1, whose Meta has this kind; or a part of it",
-                "x-protobuf": field.message_type.full_name,
+                "x-protobuf": kind.full_name,
             },
         }
-    return found | {"presence": _PRESENCE, "steps": _STEPS}
+    return kinds | {"presence": _PRESENCE, "steps": _STEPS}
 
 
 def _channel(channel: Channel) -> dict[str, Any]:
@@ -178,7 +179,7 @@ def _words(function: Any) -> str:
 def written() -> str:
     """Return the document as YAML."""
     head = "# Made by `python -m tools.asyncapi`.\n"
-    return head + yaml.safe_dump(document(), sort_keys=False, allow_unicode=True, width=100)
+    return f"{head}{yaml.safe_dump(document(), sort_keys=False, allow_unicode=True, width=100)}"
 
 
 if __name__ == "__main__":

@@ -102,8 +102,10 @@ class HostedRun:
         run, self._pipeline, driver = assemble(definition, role, model, surroundings)
         by_test_set = test is not None and definition.run.stop != "never"
         metrics = settings.out / "metrics.jsonl"
-        told = TrackedRun.of(definition, name, simulated=False)
-        self._trackers = RunTrackers.of(definition.tracking, definition.folder, told, settings.out)
+        tracked_run = TrackedRun.of(definition, name, simulated=False)
+        self._trackers = RunTrackers.of(
+            definition.tracking, definition.folder, tracked_run, settings.out
+        )
         run_status = RunStatus(
             definition, run, metrics, by_test_set=by_test_set, tell=self._trackers.point
         )

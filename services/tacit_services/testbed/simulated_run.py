@@ -250,8 +250,10 @@ def simulate(
     its data must be a published set. Raises TacitError.
     """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
-    told = TrackedRun.of(definition, definition.run.name, simulated=True)
-    with closing(RunTrackers.of(definition.tracking, definition.folder, told, out)) as trackers:
+    tracked_run = TrackedRun.of(definition, definition.run.name, simulated=True)
+    with closing(
+        RunTrackers.of(definition.tracking, definition.folder, tracked_run, out)
+    ) as trackers:
         simulation = _simulated(definition, root, out, report, public, trackers)
         trackers.end()
     return simulation

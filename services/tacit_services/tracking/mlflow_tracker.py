@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param, RunTag
 from mlflow.exceptions import MlflowException
+from mlflow.utils.time import get_current_time_millis
 
 from tacit_services.tracking.tracker import Figures, TrackedRun, TrackerError
 
@@ -31,14 +31,14 @@ class MlflowTracker:
         self._uri = uri
         self._id = ""
 
-    def begin(self, run: TrackedRun, kept: str | None) -> str:
+    def begin(self, run: TrackedRun, earlier: str | None) -> str:
         """As `Tracker.begin`; the name is that of MLflow's run."""
-        with _told(self._uri):
+        with _in_one_line(self._uri):
             self._client = MlflowClient(tracking_uri=self._uri)
-            if kept is not None:
-                self._id = kept
-                self._client.set_terminated(kept, "RUNNING")
-                return kept
+            if earlier is not None:
+                self._id = earlier
+                self._client.set_terminated(earlier, "RUNNING")
+                return earlier
             tags = {"tacit.fingerprint": run.fingerprint, "tacit.simulated": str(run.simulated)}
             created = self._client.create_run(self._experiment(), run_name=run.name)
             self._id = created.info.run_id
@@ -51,31 +51,31 @@ class MlflowTracker:
 
     def point(self, version: int, figures: Figures) -> None:
         """As `Tracker.point`."""
-        with _told(self._uri):
+        with _in_one_line(self._uri):
             self._log(version, figures)
 
     def end(self, figures: Figures, files: Sequence[Path]) -> None:
         """As `Tracker.end`."""
-        with _told(self._uri):
+        with _in_one_line(self._uri):
             self._log(int(figures.get("applied", 0)), figures)
             for path in files:
                 self._client.log_artifact(self._id, str(path))
             self._client.set_terminated(self._id, "FINISHED")
 
     def _log(self, version: int, figures: Figures) -> None:
-        now = int(time.time() * 1000)
+        now = get_current_time_millis()
         metrics = [Metric(key, value, now, version) for key, value in figures.items()]
         self._client.log_batch(self._id, metrics=metrics)
 
     def _experiment(self) -> str:
-        known = self._client.get_experiment_by_name(EXPERIMENT)
-        if known is not None:
-            return str(known.experiment_id)
+        experiment = self._client.get_experiment_by_name(EXPERIMENT)
+        if experiment is not None:
+            return str(experiment.experiment_id)
         return str(self._client.create_experiment(EXPERIMENT))
 
 
 @contextmanager
-def _told(uri: str) -> Iterator[None]:
+def _in_one_line(uri: str) -> Iterator[None]:
     """Raise what MLflow raises as TrackerError, in one line. A lost connection is an OSError."""
     try:
         yield

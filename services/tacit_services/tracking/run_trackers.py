@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -43,6 +44,7 @@ class RunTrackers:
         """out: the folder of the run's results."""
         self._run = run
         self._out = out
+        self._lock = threading.Lock()
         self._threads = {tracker.name: TrackerThread(tracker) for tracker in trackers}
 
     @classmethod
@@ -53,9 +55,9 @@ class RunTrackers:
 
     def begin(self) -> None:
         """Begin the run, or go on with what an earlier process of it has begun."""
-        kept = self._kept()
+        earlier = self._names()
         for name, thread in self._threads.items():
-            thread.put(partial(self._begin, kept.get(name)))
+            thread.put(partial(self._begin, earlier.get(name)))
 
     def point(self, point: Mapping[str, Any]) -> None:
         """Write an evaluation, a line of metrics.jsonl."""
@@ -74,15 +76,16 @@ class RunTrackers:
         for thread in self._threads.values():
             thread.close(CLOSE_SECONDS)
 
-    def _begin(self, kept: str | None, tracker: Tracker) -> None:
-        name = tracker.begin(self._run, kept)
-        document = {"run": self._run.name, "fingerprint": self._run.fingerprint}
-        names = self._kept() | {tracker.name: name}
-        text = json.dumps({**document, "names": names}, indent=2) + "\n"
-        try:
-            files.write(self._out / FILE, text.encode(), None)
-        except OSError as error:
-            log.warning("%s: %s; a restart begins the run anew there", FILE, error)
+    def _begin(self, earlier: str | None, tracker: Tracker) -> None:
+        name = tracker.begin(self._run, earlier)
+        run = {"run": self._run.name, "fingerprint": self._run.fingerprint}
+        with self._lock:  # each tracker has a thread
+            names = self._names() | {tracker.name: name}
+            text = json.dumps({**run, "names": names}, indent=2) + "\n"
+            try:
+                files.write(self._out / FILE, text.encode(), None)
+            except OSError as error:
+                log.warning("%s: %s; a restart begins the run anew there", FILE, error)
 
     def _end(self, tracker: Tracker) -> None:
         try:
@@ -94,7 +97,7 @@ class RunTrackers:
         figures |= _numbers({"epsilon": summary["privacy"]["epsilon"]})
         tracker.end(figures, [self._out / name for name in _FILES])
 
-    def _kept(self) -> dict[str, str]:
+    def _names(self) -> dict[str, str]:
         """Return the names by which this run's trackers go on; of another run there is none."""
         try:
             content = json.loads((self._out / FILE).read_text(encoding="utf-8"))

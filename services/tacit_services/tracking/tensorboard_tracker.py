@@ -23,12 +23,12 @@ class TensorboardTracker:
         """folder: of all runs, which is made."""
         self._folder = folder
 
-    def begin(self, run: TrackedRun, kept: str | None) -> str:
+    def begin(self, run: TrackedRun, earlier: str | None) -> str:
         """As `Tracker.begin`; the name is that of the folder. A restart adds a file to it."""
-        name = kept or self._free(run.name)
-        with _told(self._folder):
+        name = earlier or self._free(run.name)
+        with _in_one_line(self._folder):
             self._writer = SummaryWriter(logdir=str(self._folder / name))
-            if kept is None:
+            if earlier is None:
                 self._text("definition", run.text())
                 self._text("fingerprint", run.fingerprint)
             self._writer.flush()
@@ -36,7 +36,7 @@ class TensorboardTracker:
 
     def point(self, version: int, figures: Figures) -> None:
         """As `Tracker.point`."""
-        with _told(self._folder):
+        with _in_one_line(self._folder):
             for key, value in figures.items():
                 self._writer.add_scalar(key, value, version)
             self._writer.flush()
@@ -44,7 +44,7 @@ class TensorboardTracker:
     def end(self, figures: Figures, files: Sequence[Path]) -> None:
         """As `Tracker.end`."""
         version = int(figures.get("applied", 0))
-        with _told(self._folder):
+        with _in_one_line(self._folder):
             for key, value in figures.items():
                 self._writer.add_scalar(f"end/{key}", value, version)
             self._text("files", "\n".join(str(path) for path in files))
@@ -64,7 +64,7 @@ class TensorboardTracker:
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def _in_one_line(folder: Path) -> Iterator[None]:
     """Raise an OSError of the folder as TrackerError."""
     try:
         yield

@@ -31,8 +31,8 @@ class Tracker(Protocol):
         """The name of its key in [tracking], and of its extra."""
         ...
 
-    def begin(self, run: TrackedRun, kept: str | None) -> str:
-        """Begin a run, or go on with `kept`; returns the name by which it goes on later."""
+    def begin(self, run: TrackedRun, earlier: str | None) -> str:
+        """Begin a run, or go on with `earlier`; returns the name by which it goes on later."""
         ...
 
     def point(self, version: int, figures: Figures) -> None:

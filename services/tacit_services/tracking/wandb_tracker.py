@@ -38,11 +38,11 @@ class WandbTracker:
         self._project = project
         self._out = out
 
-    def begin(self, run: TrackedRun, kept: str | None) -> str:
+    def begin(self, run: TrackedRun, earlier: str | None) -> str:
         """As `Tracker.begin`; the name is wandb's id of the run."""
-        name = kept or secrets.token_hex(8)
+        name = earlier or secrets.token_hex(8)
         config = {**run.definition, "fingerprint": run.fingerprint, "simulated": run.simulated}
-        with _told(self._project):
+        with _in_one_line(self._project):
             self._wandb_run = wandb.init(
                 project=self._project,
                 name=run.name,
@@ -56,12 +56,12 @@ class WandbTracker:
 
     def point(self, version: int, figures: Figures) -> None:
         """As `Tracker.point`."""
-        with _told(self._project):
+        with _in_one_line(self._project):
             self._wandb_run.log({**figures, "version": version})
 
     def end(self, figures: Figures, files: Sequence[Path]) -> None:
         """As `Tracker.end`."""
-        with _told(self._project):
+        with _in_one_line(self._project):
             self._wandb_run.summary.update(dict(figures))
             artifact = wandb.Artifact(f"model-{self._wandb_run.id}", type="model")
             for path in files:
@@ -71,7 +71,7 @@ class WandbTracker:
 
 
 @contextmanager
-def _told(project: str) -> Iterator[None]:
+def _in_one_line(project: str) -> Iterator[None]:
     """Raise what wandb raises as TrackerError, in one line."""
     try:
         yield

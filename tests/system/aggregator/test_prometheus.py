@@ -68,14 +68,14 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
     registry = prometheus_metrics.registry(served_run(out).run_status)
     port = free_port()
     metrics, thread = start_http_server(port, HOST, registry)
-    asked = Prometheus(folder, f"{HOST}:{port}")
-    asked.server.start()
+    server = Prometheus(folder, f"{HOST}:{port}")
+    server.server.start()
     try:
         # A rate needs two scrapes.
-        wait_for(lambda: asked.is_ready() and bool(asked.result(_SCRAPED)))
-        yield asked
+        wait_for(lambda: server.is_ready() and bool(server.result(_SCRAPED)))
+        yield server
     finally:
-        asked.server.stop()
+        server.server.stop()
         metrics.shutdown()
         metrics.server_close()
         thread.join()
@@ -101,7 +101,7 @@ def test_the_rules_are_loaded_and_none_is_broken(prometheus: Prometheus) -> None
 
 def test_each_alert_comes_when_it_should_and_not_before() -> None:
     command = [need("promtool"), "test", "rules", TESTS.name]
-    tried = subprocess.run(
+    promtool = subprocess.run(
         command, cwd=TESTS.parent, capture_output=True, text=True, check=False, timeout=60
     )
-    assert tried.returncode == 0, tried.stderr
+    assert promtool.returncode == 0, promtool.stderr

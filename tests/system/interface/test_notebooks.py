@@ -21,12 +21,12 @@ SMALL = 100_000  # bytes of a notebook with its outputs
 
 def kinds(notebook: Any) -> list[list[str]]:
     """Return for each cell of code the kinds of what it shows, less a bar that has gone."""
-    shown = []
+    outputs_of_cells = []
     for cell in notebook.cells:
         if cell.cell_type == "code":
             outputs = [each for each in cell.outputs if each.get("data", {}).get("text/html") != ""]
-            shown.append([kind for output in outputs for kind in _kinds_of(output)])
-    return shown
+            outputs_of_cells.append([kind for output in outputs for kind in _kinds_of(output)])
+    return outputs_of_cells
 
 
 def _kinds_of(output: Any) -> list[str]:
@@ -38,13 +38,13 @@ def case(path: Path) -> Any:
     return pytest.param(path, id=path.stem, marks=marks)
 
 
-@pytest.mark.parametrize("path", map(case, NOTEBOOKS))
+@pytest.mark.parametrize("path", [case(path) for path in NOTEBOOKS])
 def test_a_notebook_runs_and_shows_what_it_has_in_git(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    kept = nbformat.read(path, as_version=4)
+    in_git = nbformat.read(path, as_version=4)
     fresh = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(tmp_path)}}
 
@@ -52,14 +52,19 @@ def test_a_notebook_runs_and_shows_what_it_has_in_git(
         fresh, kernel_name="python3", timeout=300, config=BY_FILE, resources=resources
     ).execute()
 
-    assert kinds(fresh) == kinds(kept)
+    assert kinds(fresh) == kinds(in_git)
 
 
 def test_all_eight_are_small_and_end_with_something_to_look_at() -> None:
     assert len(NOTEBOOKS) == 8
     for path in NOTEBOOKS:
         notebook = nbformat.read(path, as_version=4)
-        last = next(shown for shown in reversed(kinds(notebook)) if shown)
+        last = next(
+            outputs_of_cells for outputs_of_cells in reversed(kinds(notebook)) if outputs_of_cells
+        )
         assert {"image/png", "text/html", "text/plain"} & set(last), path.name
-        assert any({"image/png", "text/html"} & set(shown) for shown in kinds(notebook)), path.name
+        assert any(
+            {"image/png", "text/html"} & set(outputs_of_cells)
+            for outputs_of_cells in kinds(notebook)
+        ), path.name
         assert path.stat().st_size < SMALL, path.name

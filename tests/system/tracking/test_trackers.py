@@ -74,7 +74,7 @@ print(json.dumps(dict(points=points, epsilon=json.loads(summary["epsilon"]), tex
 def python(*arguments: str, folder: Path) -> str:
     environment = os.environ | {"WANDB_MODE": "offline", "HOME": str(folder)}
     command = [str(PYTHON) if PYTHON.exists() else need("out/tracking/bin/python"), *arguments]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         cwd=folder,
         env=environment,
@@ -83,8 +83,8 @@ def python(*arguments: str, folder: Path) -> str:
         check=False,
         timeout=300,
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    assert process.returncode == 0, process.stderr[-3000:]
+    return process.stdout
 
 
 @pytest.fixture(scope="module")
@@ -105,17 +105,17 @@ def followed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [("mlflow", "sqlite:///mlflow.db"), ("tensorboard", "events/night"), ("wandb", "out")],
 )
 def test_a_tracker_has_the_figures_of_the_run(name: str, place: str, followed: Path) -> None:
-    kept: dict[str, Any] = json.loads(python("-c", READERS[name], place, folder=followed))
+    tracker: dict[str, Any] = json.loads(python("-c", READERS[name], place, folder=followed))
 
     text = (followed / "out" / "metrics.jsonl").read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     summary = json.loads((followed / "out" / "summary.json").read_text())
     expected = {str(line["version"]): line["accuracy"] for line in lines}
-    assert kept["points"] == pytest.approx(expected, rel=1e-6)
-    assert kept["epsilon"] == pytest.approx(summary["privacy"]["epsilon"], rel=1e-6)
-    assert summary["run_file_sha256"] in kept["text"]
-    assert "smoothness" in kept["text"]
-    assert kept.get("files", ["definition.json", "model.safetensors", "summary.json"]) == [
+    assert tracker["points"] == pytest.approx(expected, rel=1e-6)
+    assert tracker["epsilon"] == pytest.approx(summary["privacy"]["epsilon"], rel=1e-6)
+    assert summary["run_file_sha256"] in tracker["text"]
+    assert "smoothness" in tracker["text"]
+    assert tracker.get("files", ["definition.json", "model.safetensors", "summary.json"]) == [
         "definition.json", "model.safetensors", "summary.json",
     ]  # fmt: skip
 

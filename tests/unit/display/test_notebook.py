@@ -22,18 +22,18 @@ def shell() -> Any:
 
 @pytest.mark.usefixtures("shell")
 def test_it_shows_how_far_the_work_is_and_goes() -> None:
-    with capture_output() as shown:
+    with capture_output() as captured:
         bar = NotebookBar(40)
         bar.show(10, "accuracy <b>90 %</b>")
         bar.close()
 
-    first, later, last = (output.data["text/html"] for output in shown.outputs)
+    first, later, last = (output.data["text/html"] for output in captured.outputs)
     assert 'max="40" value="0"' in first
     assert 'value="10"' in later
     assert "10/40 accuracy &lt;b&gt;90 %" in later
     assert last == ""
-    assert not shown.outputs[0].update
-    assert shown.outputs[1].update
+    assert not captured.outputs[0].update
+    assert captured.outputs[1].update
 
 
 def test_a_console_that_is_no_notebook_or_is_quiet_has_none() -> None:

@@ -22,7 +22,7 @@ from tests.helpers.run_files import MAPA, run_file, toml
 
 
 class ListTracker:
-    """A tracker that keeps what it is told; `broken`: from which call on it cannot write."""
+    """A tracker that keeps what it is run_told; `broken`: from which call on it cannot write."""
 
     def __init__(self, broken: str = "") -> None:
         self.name = "list"
@@ -31,9 +31,9 @@ class ListTracker:
         self.points: list[tuple[int, Figures]] = []
         self.ends: list[tuple[Figures, list[str]]] = []
 
-    def begin(self, run: TrackedRun, kept: str | None) -> str:
+    def begin(self, run: TrackedRun, earlier: str | None) -> str:
         self._try("begin")
-        self.begun.append((run, kept))
+        self.begun.append((run, earlier))
         return "run-1"
 
     def point(self, version: int, figures: Figures) -> None:
@@ -90,12 +90,12 @@ def test_it_is_told_the_definition_without_the_places_of_rows(tmp_path: Path) ->
     )
     run = config.parse(text + '[tracking]\nwandb = "secret-project"\n', "test", folder=tmp_path)
 
-    told = TrackedRun.of(run.define(), "own", simulated=False)
+    run_told = TrackedRun.of(run.define(), "own", simulated=False)
 
-    assert told.keys["privacy.epsilon"] == "100.0"
-    assert "age" in told.text()
+    assert run_told.keys["privacy.epsilon"] == "100.0"
+    assert "age" in run_told.text()
     for word in ("patients", "seen.csv", "ward-7", "secret-project", str(tmp_path)):
-        assert word not in told.text()
+        assert word not in run_told.text()
 
 
 @pytest.mark.parametrize("call", ["begin", "point", "end"])
@@ -118,7 +118,7 @@ def test_one_that_hangs_is_waited_for_at_the_end_alone_and_not_for_ever(
 ) -> None:
     let_go = threading.Event()
     tracker = ListTracker()
-    monkeypatch.setattr(tracker, "begin", lambda run, kept: str(let_go.wait(60)))
+    monkeypatch.setattr(tracker, "begin", lambda run, earlier: str(let_go.wait(60)))
     monkeypatch.setattr(run_trackers, "CLOSE_SECONDS", 0.05)
 
     lines = tracked(tracker, tmp_path, monkeypatch)
@@ -129,16 +129,29 @@ def test_one_that_hangs_is_waited_for_at_the_end_alone_and_not_for_ever(
 
 
 def test_a_restart_goes_on_with_the_run_that_it_had_begun_and_with_no_other(tmp_path: Path) -> None:
-    kept = []
+    names = []
     for name in ("a", "a", "b"):
         tracker = ListTracker()
         trackers = RunTrackers([tracker], TrackedRun(name, "f", {}, simulated=False), tmp_path)
         trackers.begin()
         trackers.close()
-        kept.append(tracker.begun[0][1])
+        names.append(tracker.begun[0][1])
 
-    assert kept == [None, "run-1", None]
+    assert names == [None, "run-1", None]
     assert json.loads((tmp_path / FILE).read_text())["run"] == "b"
+
+
+def test_several_that_begin_at_once_are_all_gone_on_with(tmp_path: Path) -> None:
+    run = TrackedRun("a", "f", {}, simulated=False)
+    several = [ListTracker() for _ in range(8)]
+    for number, tracker in enumerate(several):
+        tracker.name = f"list-{number}"
+    trackers = RunTrackers(several, run, tmp_path)
+    trackers.begin()
+    trackers.close()
+
+    names = json.loads((tmp_path / FILE).read_text())["names"]
+    assert names == {tracker.name: "run-1" for tracker in several}
 
 
 def test_it_is_off_by_default_and_no_part_of_the_runs_name() -> None:
