@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,13 @@ def _kinds_of(output: Any) -> list[str]:
     return sorted(output.data) if "data" in output else [output.output_type]
 
 
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """Return a folder with a short name, where kernel and client both are: so are their sockets."""
+    with tempfile.TemporaryDirectory(prefix="k") as folder:
+        yield Path(folder)
+
+
 def case(path: Path) -> Any:
     marks = () if path.stem in QUICK else (pytest.mark.exhaustive,)
     return pytest.param(path, id=path.stem, marks=marks)
@@ -40,13 +49,14 @@ def case(path: Path) -> Any:
 
 @pytest.mark.parametrize("path", [case(path) for path in NOTEBOOKS])
 def test_a_notebook_runs_and_shows_what_it_has_in_git(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: Path, tmp_path: Path, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.chdir(place)
     in_git = nbformat.read(path, as_version=4)
     fresh = nbformat.read(path, as_version=4)
-    resources = {"metadata": {"path": str(tmp_path)}}
+    resources = {"metadata": {"path": str(place)}}
 
     NotebookClient(
         fresh, kernel_name="python3", timeout=300, config=BY_FILE, resources=resources
