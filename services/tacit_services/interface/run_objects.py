@@ -1,9 +1,10 @@
-"""Run definitions from Python objects: sections as in a run file, tables, networks.
+"""Run definitions from Python objects: sections as in a run file, tables, arrays, networks.
 
     {"data": {"train": frame, "target": "outcome", "columns": {…}}, "model": network, …}
 
-The names are those of a run file (docs/run-file.md). A table becomes a CSV file, a network a graph,
-and the definition a run file: `tacit check`, `tacit run` and `tacit submit` read them too.
+The names are those of a run file (docs/run-file.md). A table becomes a CSV file, arrays by name an
+npz file, a network a graph, and the definition a run file: `tacit check`, `tacit run` and
+`tacit submit` read them too.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from tacit import config
 from tacit.errors import ConfigError
 from tacit_services.disk import files
 from tacit_services.extras import need
+from tacit_services.interface import row_files
 
 RUN_FILE = "run.toml"
 _GRAPH, _VALUES = "network.graph.json", "network.safetensors"
-_TRAIN, _SITE, _TEST = "train.csv", "site{edge}.csv", "test.csv"
+_TRAIN, _SITE, _TEST = "train", "site{edge}", "test"
 _NETWORK = {"name": "logistic"}  # stands for a network until its example's shape is known
 
 # A run file's path, or its sections.
@@ -79,31 +81,31 @@ def _plain(value: Any) -> Any:
 
 
 def _with_files(data: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """Write the tables of [data] into files; returns the keys that name them."""
+    """Write the rows of [data] into files; returns the keys that name them."""
     keys = dict[str, str]()
     train, test = data.get("train"), data.get("test")
-    if _is_table(train):
-        keys |= {"kind": "table", "train": _csv(train, folder / _TRAIN)}
+    if kind := row_files.kind_of(train):
+        keys |= {"kind": kind, "train": row_files.write(train, folder, _TRAIN).name}
     elif isinstance(train, Sequence) and not isinstance(train, str):
-        for number, table in enumerate(train):
-            if not _is_table(table):
-                raise ConfigError(f"data.train: item {number} is no DataFrame; each edge has one")
-            _csv(table, folder / _SITE.format(edge=number))
-        keys |= {"kind": "table", "train": _SITE}
-    if _is_table(test):
-        keys["test"] = _csv(test, folder / _TEST)
+        keys |= _sites(train, folder)
+    if row_files.kind_of(test):
+        keys["test"] = row_files.write(test, folder, _TEST).name
     return keys
 
 
-def _is_table(value: object) -> bool:
-    """Return whether a value is a DataFrame, of pandas or polars."""
-    return hasattr(value, "to_csv") or hasattr(value, "write_csv")
-
-
-def _csv(table: Any, path: Path) -> str:
-    text = table.to_csv(index=False) if hasattr(table, "to_csv") else table.write_csv()
-    files.write(path, text.encode(), files.SECRET)
-    return path.name
+def _sites(train: Sequence[Any], folder: Path) -> dict[str, str]:
+    """Write a file for each edge; returns the keys that name them."""
+    kinds = [row_files.kind_of(rows) for rows in train]
+    for number, (kind, rows) in enumerate(zip(kinds, train, strict=True)):
+        if kind is None or kind != kinds[0]:
+            raise ConfigError(
+                f"data.train: item {number} is no DataFrame, and no arrays by name; each edge has "
+                "rows of one kind"
+            )
+        row_files.write(rows, folder, _SITE.format(edge=number))
+    if not kinds or kinds[0] is None:
+        raise ConfigError("data.train: is an empty list; give each edge a DataFrame or arrays")
+    return {"kind": kinds[0], "train": row_files.file_name(_SITE, kinds[0])}
 
 
 def _frozen(network: Any, folder: Path) -> dict[str, str]:

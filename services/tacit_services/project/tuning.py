@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,20 +18,10 @@ from tacit.algorithms import AlgorithmSettings
 from tacit.config import RunFile, parse
 from tacit.config.complaints import one_line
 from tacit.config.fingerprint import differences
-from tacit.config.own_data import OwnData
 from tacit.config.sections import MOST_PUSHES
-from tacit.datasets import load
-from tacit.datasets.own.own_rows import OwnRows, alike
-from tacit.datasets.own.rows import EncodedRows, each_its_own
-from tacit.datasets.own.rows_file import UnitRows
-from tacit.datasets.source import Benchmark, EdgePart
-from tacit.datasets.stand_in import StandIn, stand_in
-from tacit.errors import ConfigError, PrivacyError, TacitError
-from tacit.known_data.owned import EDGE
-from tacit_services.identity import own_ledgers
-from tacit_services.identity.public_files import overlaps
-from tacit_services.project.answered import read_answers
-from tacit_services.project.made_up_rows import MadeUpRows
+from tacit.datasets.stand_in import StandIn
+from tacit.errors import ConfigError, TacitError
+from tacit_services.project.public_rows import dealt
 from tacit_services.testbed.simulated_run import Simulation
 
 _SMALLER_IS_BETTER = ("rmse", "mae", "perplexity", "log_loss", "deviance", "nll")
@@ -113,11 +102,7 @@ class _Search:
         self._metrics = definition.metrics()
         self._rows = definition.plans.rows
         self._passes = definition.traits.passes
-        of_unit = None
-        if isinstance(run.data, OwnData) and run.data.unit is not None:
-            of_unit = UnitRows(run.data.unit_rows or 1, run.data.unit_gradient == "mean")
-        edges = rows.edges(run.edges.count, self._rows, of_unit, seed)
-        self._parts = [EdgePart(rows, self._rows) for rows in edges]
+        self._parts = dealt(definition, rows, seed).parts
         self.metric = self._first_metric()
 
     def space(self) -> dict[str, optuna.distributions.BaseDistribution]:
@@ -200,93 +185,6 @@ class _Search:
         if "auc" in metrics:
             return "auc"
         return next(iter(metrics))
-
-
-def public_rows(run: RunFile, public: str, root: Path | None, home: Path) -> StandIn:
-    """Return public rows as every edge of the run has them.
-
-    public: a file beside the run file or elsewhere; of published data the name of a data set. root:
-    where published data lies. home: of the ledgers.
-
-    Private rows that lie here are compared with the public ones, and used for nothing else. Raises
-    ConfigError, DataError, and PrivacyError for private rows.
-    """
-    _refuse_vertical(run)
-    target = run.source.target
-    if isinstance(run.source, Benchmark):
-        rows = load(public, "train", root, None, run.source.features, run.source.text)
-        if (rows.x.shape[1:], rows.classes) != (run.source.shape[0], run.source.shape[1]):
-            raise ConfigError(
-                f"--public {public}: has other rows than {run.source.name}; name a data set of the "
-                "same shape and classes"
-            )
-        x = rows.x.numpy()
-        y = rows.y.numpy()
-        rows_ = [EncodedRows(x, y, each_its_own(x, y))]
-        return stand_in(rows_, target, run.run.seed, each_alone=True)
-    assert isinstance(run.data, OwnData)
-    reader = run.data.reader(run.folder)
-    path = Path(public).resolve()
-    if path.exists():
-        digest = reader.content(path)
-    else:
-        digest = ""
-    if not digest:
-        raise ConfigError(f"--public {public}: no such file")
-    _refuse_private(run, run.data, path, digest, home)
-    parts = list(reader.read(path))
-    if sum(len(part.y) for part in parts) < 50:
-        raise ConfigError(f"--public {public}: fewer than 50 rows say nothing")
-    return stand_in(parts, target, run.run.seed, each_alone=run.data.unit is None)
-
-
-def rows_of_answers(run: RunFile, answers: Path, seed: int) -> StandIn:
-    """Return made-up rows that the answers of `tacit ask` tell of. Raises ConfigError.
-
-    They are of nobody, so they are compared with no private rows.
-    """
-    _refuse_vertical(run)
-    made_up = MadeUpRows(run, read_answers(answers))
-    assert isinstance(run.data, OwnData)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.csv"
-        made_up.write(path, seed)
-        parts = list(run.data.reader(run.folder).read(path))
-    return stand_in(parts, run.source.target, run.run.seed, each_alone=run.data.unit is None)
-
-
-def _refuse_vertical(run: RunFile) -> None:
-    if run.algorithm.worker == "party":
-        raise ConfigError("tacit tune: a vertical run has no edges with rows of their own")
-
-
-def _refuse_private(run: RunFile, data: OwnData, path: Path, digest: str, home: Path) -> None:
-    """Raise PrivacyError for the training file, and for any that a ledger knows."""
-    if (owner := own_ledgers.known(path, digest, home)) is not None:
-        raise PrivacyError(
-            f"--public {path.name}: a ledger knows it (as {owner}); settings that are chosen on "
-            "private rows tell of them, at no ε that anybody counts. Use public or made-up rows"
-        )
-    files = {data.train.replace(EDGE, str(number)): number for number in range(run.edges.count)}
-    reader = data.reader(run.folder)
-    source = run.source
-    training = []
-    assert isinstance(source, OwnRows)
-    for name, number in files.items():
-        private = (run.folder / name).resolve()
-        if not private.exists():
-            continue
-        if path.is_relative_to(private) or alike(reader, path, private):
-            raise PrivacyError(
-                f"--public {path.name}: is a training file, or a copy; use public or made-up rows"
-            )
-        training.append(source.owned(number))
-    for overlap in overlaps(source.public(path), training, home):
-        if overlap.private:
-            raise PrivacyError(
-                f"--public {path.name}: about {overlap.share:.0%} of it are rows of {overlap.of}; "
-                "use public or made-up rows"
-            )
 
 
 def _rounded(value: float) -> float:

@@ -42,6 +42,7 @@ from tacit_services.identity.own_ledgers import LedgerOrigin
 from tacit_services.launch import INTERRUPTED
 from tacit_services.settings import data_home, policy_beside
 from tacit_services.testbed import output_folder, own_budget
+from tacit_services.tracking.run_trackers import need_trackers
 from tacit_services.worker import cpu_turns
 
 
@@ -146,6 +147,7 @@ def _check(
         )  # every edge judges the run file by it, again
         if refused is not None:
             raise refused
+    need_trackers(definition.tracking)
     definition.build_model()
     definition.source.check(data)
     exists = journal is not None and journal.exists() and not resume

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from tacit.config.preflight import warnings
 from tacit.datasets import Benchmark, Dataset, PrivateRows
 from tacit.datasets.held_out import UnitSplit, divided
 from tacit.datasets.source import EdgePart, published_only
+from tacit.datasets.stand_in import PublicParts
 from tacit.errors import ConfigError, TacitError
 from tacit.models import Model
 from tacit.models.metrics import Metrics
@@ -43,6 +45,8 @@ from tacit_services.aggregator.reporting.evaluation import Points, public_sample
 from tacit_services.aggregator.reporting.other_models import OtherModels
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.display import live, text_tables
+from tacit_services.tracking.run_trackers import RunTrackers
+from tacit_services.tracking.tracker import TrackedRun
 
 SHOWN_SECONDS = 0.5  # between two drawings of the bar
 
@@ -234,20 +238,43 @@ class Simulation:
 
 
 def simulate(
-    definition: Definition[Any], root: Path | None, out: Path, report: Callable[[RunStatus], None]
+    definition: Definition[Any],
+    root: Path | None,
+    out: Path,
+    report: Callable[[RunStatus], None],
+    public: PublicParts | None = None,
 ) -> Simulation:
     """Simulate a run and write its results to `out`.
 
-    `report` is called after every message. Raises TacitError.
+    `report` is called after every message. public: rows in the place of the run's own; without them
+    its data must be a published set. Raises TacitError.
     """
     torch.set_num_threads(1)  # the same bits on any machine, and faster on matrices this small
-    simulation = Simulation(definition, root)
-    test = published_only(definition.source).test(root)
+    tracked_run = TrackedRun.of(definition, definition.run.name, simulated=True)
+    with closing(
+        RunTrackers.of(definition.tracking, definition.folder, tracked_run, out)
+    ) as trackers:
+        simulation = _simulated(definition, root, out, report, public, trackers)
+        trackers.end()
+    return simulation
+
+
+def _simulated(
+    definition: Definition[Any],
+    root: Path | None,
+    out: Path,
+    report: Callable[[RunStatus], None],
+    public: PublicParts | None,
+    trackers: RunTrackers,
+) -> Simulation:
+    simulation = Simulation(definition, root, None if public is None else public.parts)
+    test = published_only(definition.source).test(root) if public is None else public.test
     run_status = RunStatus(
         definition, simulation, out / "metrics.jsonl", virtual=simulation.clock,
-        by_test_set=definition.run.stop != "never",
+        by_test_set=definition.run.stop != "never", tell=trackers.point,
     )  # fmt: skip
     run_status.resumed()
+    trackers.begin()
     sample = public_sample(definition, test)
     early_stop = watch(
         definition, simulation.model, sample, run_status.points, out, definition.run.name
@@ -290,6 +317,7 @@ class SimulationProgress:
             auto_refresh=False,
         )
         self._task = self._progress.add_task("simulating", total=updates, facts="")
+        self._notebook = live.notebook_bar(console, updates)
         self._shown_at = 0.0
 
     def __enter__(self) -> SimulationProgress:
@@ -298,6 +326,8 @@ class SimulationProgress:
 
     def __exit__(self, *_: object) -> None:
         self._progress.stop()
+        if self._notebook is not None:
+            self._notebook.close()
 
     def show(self, run_status: RunStatus) -> None:
         """Draw the bar, unless it was drawn within the last SHOWN_SECONDS."""
@@ -318,6 +348,8 @@ class SimulationProgress:
         version = run_status.reading().version
         self._progress.update(self._task, completed=version, facts=" · ".join(facts))
         self._progress.refresh()
+        if self._notebook is not None:
+            self._notebook.show(version, " · ".join(facts))
 
 
 def make_output_folder(out: Path) -> None:
@@ -333,21 +365,31 @@ def make_output_folder(out: Path) -> None:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
 
 
-def run(definition: Definition[Any], *, out: Path, data: Path | None, as_json: bool) -> None:
+def run(
+    definition: Definition[Any],
+    *,
+    out: Path,
+    data: Path | None,
+    as_json: bool,
+    public: PublicParts | None = None,
+    quiet: bool = False,
+) -> None:
     """Simulate with a progress bar, write the results to `out`, and show them.
 
-    Raises TacitError, also where no update was applied: its results are written all the same.
+    public: as of `simulate`. quiet: shows nothing. Raises TacitError, also where no update was
+    applied: its results are written all the same.
     """
     import json
 
     console = text_tables.console(stderr=as_json)
+    console.quiet = quiet
     started = time.monotonic()
     make_output_folder(out)
     for note in warnings(definition, definition.build_model().size):
         console.print(f"note: {note}")
     try:
         with SimulationProgress(console, definition.run.updates) as bar:
-            simulation = simulate(definition, data, out, bar.show)
+            simulation = simulate(definition, data, out, bar.show, public)
     except OSError as error:
         raise ConfigError(f"--out {out}: {error.strerror or error}") from error
     summary = json.loads((out / "summary.json").read_text(encoding="utf-8"))

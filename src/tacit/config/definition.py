@@ -13,7 +13,7 @@ from tacit.config.binned import additive_model
 from tacit.config.edge_looks import Judging
 from tacit.config.model import ModelSection
 from tacit.config.plans import Plans
-from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run
+from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Tracking
 from tacit.config.traits import Traits
 from tacit.datasets import Source
 from tacit.models import Model, checked_size
@@ -51,12 +51,13 @@ class Definition(Generic[A_co]):
     What is no section follows from the sections.
 
     folder: the run file's, where its own code lies. differences: what the run file states
-    differently from the defaults. worker_names: of the workers that may take part, spare edges too.
-    traits: what may be asked of the algorithm without knowing which it is. plans: the privacy plan
-    of every worker. terms: what the server assumes of every edge's privacy. promise: the run's
-    statement of privacy. enforces_share: whether an edge that is ahead of its part of the updates
-    waits for the others. fingerprint: the run's name in the store, a SHA-256. agreed: what every
-    edge must agree on (`RunFile.agreed`). judging: its looks at held-out rows; None: it has none.
+    differently from the defaults, without [tracking]. worker_names: of the workers that may take
+    part, spare edges too. traits: what may be asked of the algorithm without knowing which it is.
+    plans: the privacy plan of every worker. terms: what the server assumes of every edge's privacy.
+    promise: the run's statement of privacy. enforces_share: whether an edge that is ahead of its
+    part of the updates waits for the others. fingerprint: the run's name in the store, a SHA-256.
+    agreed: what every edge must agree on (`RunFile.agreed`). judging: its looks at held-out rows;
+    None: it has none.
     """
 
     run: Run
@@ -69,6 +70,7 @@ class Definition(Generic[A_co]):
     guard: Guard
     network: Network
     ask: AskSection | None
+    tracking: Tracking
 
     folder: Path
     differences: dict[str, Any]

@@ -57,7 +57,7 @@ from tacit.config.long_keys import refuse_long_keys
 from tacit.config.model import ModelSection
 from tacit.config.not_toml import what_to_write
 from tacit.config.plans import Plans
-from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section
+from tacit.config.sections import Edges, Evaluation, Guard, Network, Privacy, Run, Section, Tracking
 from tacit.config.site import (
     Site,
     members_own_in,
@@ -75,12 +75,14 @@ from tacit.privacy.release import Plan
 # Left out of a fingerprint: what no fold reads, so that it may change while a run goes on.
 _NOT_THE_RUNS = (
     "network",
+    "tracking",
     "run.stop",
     "guard.norm_factor",
     "guard.rate",
     "guard.burst",
     "guard.quarantine_after",
 )
+_NO_TRACKING = "tracking: a federation's run has none; leave it out, and read metrics by REST"
 # Read by the aggregator alone, so edges need not agree on it.
 THE_AGGREGATORS = (
     "guard",
@@ -112,6 +114,7 @@ class RunFile(Section):
     guard: Guard = Guard()
     network: Network = Network()
     ask: AskSection | None = None
+    tracking: Tracking = Tracking()
     _folder: Path = PrivateAttr(default_factory=Path)
     _counted: tuple[str, ...] = PrivateAttr(())
     _site: Site | None = PrivateAttr(None)
@@ -245,8 +248,9 @@ class RunFile(Section):
         """Return the SHA-256 of what differs from the defaults.
 
         Two run files that mean the same have the same fingerprint. It leaves out [network], which
-        only the simulator reads, and the keys of [guard] that refuse messages before the journal:
-        all but `sums`, `agreement`, `rule` and what they read. Those may change during a run.
+        only the simulator reads, [tracking], and the keys of [guard] that refuse messages before
+        the journal: all but `sums`, `agreement`, `rule` and what they read. Those may change during
+        a run.
         """
         return names.name("run", self.stated())
 
@@ -281,7 +285,7 @@ class RunFile(Section):
         p = self.privacy
         source = self.source
         workers = self.edges.count
-        differences = names.differences(self)
+        differences = names.without(names.differences(self), ["tracking"])
         plans = self.plans()
         of_run = self._plans_of_run().default
         traits = a.traits(workers)
@@ -340,6 +344,8 @@ def parse(
         if value is not None and isinstance(content.setdefault(section, {}), dict):
             content[section][key] = value
     complaints = _fill_rows_of_members(content, origin, federation)
+    if federation and "tracking" in content:
+        complaints.append(_NO_TRACKING)
     try:
         counted = _count(content, folder)
         context = {"folder": folder, "counted": counted, "written": True, "own_code": own_code}
@@ -361,7 +367,7 @@ def as_tree(run: RunFile) -> dict[str, dict[str, Any]]:
     Of a federation's run: without what each member has for itself, the test set, which stays at the
     host, and what only the simulator reads.
     """
-    tree = names.without(names.differences(run), ["network"])
+    tree = names.without(names.differences(run), ["network", "tracking"])
     if is_own_data(tree["data"]):
         tree["data"] = without_members_own(tree["data"])
     return tree
@@ -376,6 +382,8 @@ def read(
     own algorithm of `folder` may be loaded. Raises ConfigError, in one line that names `origin`.
     """
     content = {name: dict(keys) for name, keys in tree.items()}
+    if "tracking" in content:  # else a stranger would choose where a host writes
+        raise ConfigError(f"{origin}: {_NO_TRACKING}")
     try:
         if is_own_data(content.get("data")):
             content["data"] = of_federation(with_columns(content["data"]))

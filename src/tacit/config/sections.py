@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from tacit.config.plans import Plans
 from tacit.privacy.policy import Positive
@@ -403,3 +403,40 @@ class Guard(Section):
         if self.trim != 1 and self.rule != "trimmed":
             raise ValueError(f'trim={self.trim}: rule={self.rule} trims nothing; say "trimmed"')
         return self
+
+
+class Tracking(Section):
+    """Where the aggregator also writes what metrics.jsonl has. Off by default.
+
+    In a federation a submitted run has no such section: it is of the machine that it is read on.
+    """
+
+    mlflow: str | None = Field(
+        None,
+        min_length=1,
+        description="tracking URI of MLflow, as http://HOST:PORT or sqlite:///FILE; a password is "
+        "for MLFLOW_TRACKING_PASSWORD",
+    )
+    tensorboard: str | None = Field(
+        None, min_length=1, description="folder of event files for TensorBoard, beside the run file"
+    )
+    wandb: str | None = Field(
+        None,
+        min_length=1,
+        description="project of Weights & Biases; WANDB_MODE=offline writes into the results alone",
+    )
+
+    @property
+    def extras(self) -> tuple[str, ...]:
+        """The trackers that are on, which are also the names of their extras."""
+        return tuple(name for name in type(self).model_fields if getattr(self, name) is not None)
+
+    @field_validator("mlflow")
+    @classmethod
+    def _without_password(cls, uri: str | None) -> str | None:
+        if uri is not None and "@" in uri.partition("://")[2].partition("/")[0]:
+            raise ValueError(
+                "has a password, and a run file is no secret; set MLFLOW_TRACKING_USERNAME and "
+                "MLFLOW_TRACKING_PASSWORD"
+            )
+        return uri

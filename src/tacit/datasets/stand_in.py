@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,7 @@ from tacit.datasets.edge_rows import EdgeRows, Index, Units
 from tacit.datasets.own.dealing import edges_of
 from tacit.datasets.own.rows import EncodedRows
 from tacit.datasets.own.rows_file import UnitRows
+from tacit.datasets.source import EdgePart
 from tacit.datasets.target import Target
 
 _TEST_SHARE = 5  # one unit in this many is kept apart, to test on
@@ -53,6 +55,14 @@ class StandIn:
         else:
             units = Units(order, starts, of_unit.most, of_unit.mean)
         return EdgeRows(_with_public_row(self.x[index]), _with_public_row(self.y[index]), units)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PublicParts:
+    """Public rows as a simulated run has them: a part for each edge, and rows to test on."""
+
+    parts: Sequence[EdgePart]
+    test: Dataset
 
 
 def stand_in(parts: list[EncodedRows], target: Target, seed: int, *, each_alone: bool) -> StandIn:

@@ -10,7 +10,8 @@ import tomlkit
 import torch
 from tacit_services.conformance.played_run import Rehearsal
 from tacit_services.conformance.suite import conform
-from tacit_services.project.tuning import public_rows, tune
+from tacit_services.project.public_rows import public_rows
+from tacit_services.project.tuning import tune
 from tacit_services.testbed.simulated_run import Simulation
 
 from tacit import config

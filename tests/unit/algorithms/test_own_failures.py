@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tacit_services.project.tuning import public_rows, tune, written
+from tacit_services.project.public_rows import public_rows
+from tacit_services.project.tuning import tune, written
 
 from tacit import config
 from tacit.algorithms import registry

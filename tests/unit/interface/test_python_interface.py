@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -14,7 +15,7 @@ from tacit_services.interface import ended_run
 
 import tacit
 from tacit import config
-from tacit.errors import ConfigError, DataError
+from tacit.errors import ConfigError, DataError, PrivacyError
 
 DIGITS = {
     "run": {"updates": 30, "seed": 1},
@@ -95,6 +96,50 @@ def test_a_plan_is_that_of_the_run_file(tmp_path: Path) -> None:
     assert tacit.plan(file) == plans
 
 
+def arrays(seed: int, rows: int = 200) -> dict[str, Any]:
+    """Return rows of four numbers and whether their sum is above 2, as arrays by name."""
+    x = np.random.default_rng(seed).random((rows, 4)).astype("float32")
+    return {"x": x, "y": (x.sum(1) > 2).astype(int)}
+
+
+def of_arrays(**data: Any) -> dict[str, Any]:
+    keys = {"shape": [4], "low": 0.0, "high": 1.0, "classes": 2, "rows": 200}
+    train = [arrays(1), arrays(2)]
+    return clinic(data={"train": train, **keys, **data}, run={"updates": 10})
+
+
+def test_arrays_are_rows_for_training_rehearsing_and_predicting(tmp_path: Path) -> None:
+    results = tacit.simulate(of_arrays(), public=arrays(3), out=tmp_path / "run", quiet=True)
+
+    folder = tmp_path / "run-definition"
+    assert sorted(path.name for path in folder.glob("*.npz")) == [
+        "public.npz", "site0.npz", "site1.npz",
+    ]  # fmt: skip
+    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.glob("*.npz"))
+    rows = arrays(4, rows=30)
+    torch_rows = {name: torch.from_numpy(values) for name, values in rows.items()}
+    assert len(results.predict(rows)) == 30
+    assert results.predict(torch_rows).equals(results.predict(rows))
+
+
+def test_own_rows_are_rehearsed_on_public_ones_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    run = clinic()
+    with pytest.raises(ConfigError, match="a simulation charges no ledger"):
+        tacit.simulate(run, out=tmp_path / "run")
+    results = tacit.simulate(run, public=table(5, rows=200), out=tmp_path / "run", quiet=True)
+
+    assert results.summary["privacy"]["simulated"] is True
+    assert results.summary["applied"] == 40
+    assert capsys.readouterr().out == ""
+    assert not (tmp_path / "home").exists()  # no ledger was asked to pay, or made
+    for private in (run["data"]["train"][1], table(1)):
+        with pytest.raises(PrivacyError, match="is a training file, or a copy"):
+            tacit.simulate(run, public=private, out=tmp_path / "run")
+
+
 def test_a_network_becomes_a_graph_that_fits_the_rows(tmp_path: Path) -> None:
     network = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
     before = {name: value.clone() for name, value in network.state_dict().items()}
@@ -113,6 +158,9 @@ def test_a_network_becomes_a_graph_that_fits_the_rows(tmp_path: Path) -> None:
         ({"edges": {"cuont": 2}}, "edges.cuont"),
         ({"algorithm": {"name": object()}}, "run: "),
         ({"data": {"train": [table(1), "rows"]}}, "data.train: item 1 is no DataFrame"),
+        ({"data": {"train": [table(1), {"x": np.zeros(3)}]}}, "each edge has rows of one kind"),
+        ({"data": {"train": []}}, "data.train: is an empty list"),
+        ({"data": {"train": {"x": np.array([None])}}}, "array x is of Python objects"),
     ],
 )
 def test_what_cannot_be_a_run_is_refused_in_one_line(

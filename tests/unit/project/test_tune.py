@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tacit_services.cli.main import main
 from tacit_services.identity import own_ledgers
-from tacit_services.project import tuning as tuning
+from tacit_services.project import public_rows, tuning
 
 from tacit import config
 from tacit.config import RunFile
@@ -71,7 +71,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def searched(run: RunFile, public: str, home: Path, trials: int, seed: int) -> tuning.TuningResult:
-    return tuning.tune(run, tuning.public_rows(run, public, None, home), trials=trials, seed=seed)
+    return tuning.tune(
+        run, public_rows.public_rows(run, public, None, home), trials=trials, seed=seed
+    )
 
 
 @pytest.mark.exhaustive
@@ -106,7 +108,7 @@ def test_what_the_file_says_is_tried_first_and_the_best_is_written_beside_its_co
 def test_the_same_search_finds_the_same(tmp_path: Path, home: Path) -> None:
     public = rows(tmp_path / "public.csv", 200, seed=1)
     run = config.load(run_of(tmp_path, unit="who", unit_rows=2))
-    same = tuning.public_rows(run, str(public), None, home)
+    same = public_rows.public_rows(run, str(public), None, home)
     reports = [tuning.tune(run, same, trials=3, seed=5) for _ in range(2)]
     assert reports[0] == reports[1]
 

@@ -19,12 +19,32 @@ REPOSITORY = "https://forge.example/tacit"
         ("docs/rest.md", "[a](../README.md)", "[a](index.md)"),
         ("docs/rest.md", "[a](https://x.example/y.md)", "[a](https://x.example/y.md)"),
         ("docs/rest.md", "![a](pictures/page.png)", "![a](pictures/page.png)"),
+        ("docs/tutorials/a.md", "[a](../rest.md#x)", "[a](../rest.md#x)"),
+        ("docs/tutorials/a.md", "[a](b.ipynb)", "[a](b.md)"),
+        ("docs/tutorials/a.md", f"[{site.DOWNLOAD}](a.ipynb)", f"[{site.DOWNLOAD}](a.ipynb)"),
+        ("docs/python.md", "[a](tutorials/b.ipynb)", "[a](tutorials/b.md)"),
         ("CHANGELOG.md", "[a](docs/rest.md)", "[a](rest.md)"),
         ("lab/README.md", "[a](../docs/rest.md#rest)", "[a](rest.md#rest)"),
     ],
 )
 def test_a_link_to_a_page_leads_to_that_page(origin: str, link: str, expected: str) -> None:
     assert site.linked(f"see {link}.", origin, REPOSITORY) == f"see {expected}."
+
+
+def test_a_notebook_is_a_page_with_its_pictures_and_a_link_to_itself() -> None:
+    parts = site.notebook_page(site.ROOT / site.NOTEBOOKS / "comparing-algorithms.ipynb")
+
+    page = parts.pop("tutorials/comparing-algorithms.md")
+    assert isinstance(page, str)
+    assert page.startswith("# Comparing algorithms")
+    assert f"[{site.DOWNLOAD}](comparing-algorithms.ipynb)" in page
+    assert "```python" in page
+    assert "<table" in page
+    assert parts
+    for name, picture in parts.items():
+        assert isinstance(picture, bytes)
+        assert picture.startswith(b"\x89PNG")
+        assert f"({name.removeprefix('tutorials/')})" in page
 
 
 def test_a_link_to_a_source_file_leads_to_the_repository_or_is_text() -> None:

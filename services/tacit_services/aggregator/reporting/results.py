@@ -30,6 +30,7 @@ from tacit_services.aggregator.reporting.run_looks import FILE as LOOKS
 from tacit_services.aggregator.reporting.run_status import RunStatus
 from tacit_services.disk import files
 from tacit_services.journal.weights import Weights
+from tacit_services.tracking.run_trackers import FILE as TRACKERS
 from tacit_services.transport.json_numbers import finite
 
 _SUMMARY = "summary.json"
@@ -47,6 +48,7 @@ FILES = (
     ANSWERS,
     LOOKS,
     FUNCTIONS,
+    TRACKERS,
 )
 DEFINITION_FORMAT = 1  # of definition.json
 

@@ -45,12 +45,15 @@ class RunStatus:
         *,
         virtual: Callable[[], dict[str, float]] | None = None,
         by_test_set: bool = False,
+        tell: Callable[[Mapping[str, Any]], None] = lambda point: None,
     ) -> None:
         """metrics: the JSON-lines file of the series; a resumed run appends to it.
 
         virtual: of a simulation, its clock, as keys to be shown. by_test_set: whether a public test
-        set chooses the best model, in place of looks.
+        set chooses the best model, in place of looks. tell: is called with each point when the file
+        has it.
         """
+        self._tell = tell
         self.definition = definition
         self._run = run
         self._virtual = virtual
@@ -180,6 +183,7 @@ class RunStatus:
         self.series.append(point)
         with self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(point) + "\n")
+        self._tell(point)
 
     def points(self) -> list[dict[str, Any]]:
         """Return the series of evaluations so far, for any thread."""

@@ -1,0 +1,1 @@
+"""Trackers of experiments: MLflow, TensorBoard, Weights & Biases."""

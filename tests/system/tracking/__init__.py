@@ -1,0 +1,1 @@
+"""Trackers of experiments, each with its own library."""
