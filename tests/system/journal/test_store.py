@@ -1,6 +1,6 @@
 """The store contract (services/tacit_services/journal/store/base.py).
 
-One test class, three backends, real servers.
+One test class, four backends, real servers.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.redis_client import without_password
 
 from tacit import errors
+from tests.helpers.postgres import PostgresServer, forget_all, postgres_server
 from tests.helpers.servers import RedisServer, redis_server
 from tests.helpers.stores import ALL_BYTES_1_MIB, Connect, connector, contents, entries, verdicts
 
@@ -44,7 +45,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
         yield running
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgresql"])
 def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]:
     """Yield `connect` of each backend in turn, on empty data."""
     place = str(tmp_path / "store.db")
@@ -52,6 +59,9 @@ def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]
         place = request.getfixturevalue("server").url
         with redis.Redis.from_url(place) as client:
             client.flushall()
+    if request.param == "postgresql":
+        place = request.getfixturevalue("postgres").url
+        forget_all(place)
     with ExitStack() as stack:
         yield connector(request.param, place, stack)
 
