@@ -17,6 +17,7 @@ import psycopg
 from tests.helpers.servers import HOST, PATIENCE, Server, free_port, need, wait_for
 
 BINARIES = Path("/usr/lib/postgresql/15/bin")
+MEMORY = Path("/dev/shm")
 ACCOUNT = "postgres"  # the package's: the server does not run as root
 
 
@@ -65,8 +66,10 @@ def postgres_server(*options: str) -> Iterator[PostgresServer]:
     if not (BINARIES / "postgres").exists():
         need("postgres")
     other = _as_other() if os.geteuid() == 0 else []
-    # Not below pytest's folder, which nobody but its owner may enter.
-    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    # Not below pytest's folder, which nobody but its owner may enter; in memory where there is
+    # room, as a kill leaves files alone.
+    place = MEMORY if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > 1 << 30 else None
+    folder = Path(tempfile.mkdtemp(prefix="postgres-", dir=place))
     try:
         if other:
             shutil.chown(folder, ACCOUNT, ACCOUNT)

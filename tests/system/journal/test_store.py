@@ -539,8 +539,14 @@ def play(connect: Connect, run: str, history: list[tuple[str, int, object]]) -> 
     return answers
 
 
-@settings(max_examples=120, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-@given(history=st.lists(OPERATION, min_size=4, max_size=14))
+OFTEN = settings(
+    max_examples=120, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+HISTORIES = given(history=st.lists(OPERATION, min_size=4, max_size=14))
+
+
+@OFTEN
+@HISTORIES
 def test_all_backends_answer_a_random_history_alike(
     history: list[tuple[str, int, object]],
     server: RedisServer,
@@ -552,6 +558,18 @@ def test_all_backends_answer_a_random_history_alike(
         expected = play(connector("memory", "", stack), run, history)
         assert play(connector("sqlite", file, stack), run, history) == expected
         assert play(connector("redis", server.url, stack), run, history) == expected
+
+
+@pytest.mark.exhaustive
+@OFTEN
+@HISTORIES
+def test_postgresql_answers_a_random_history_as_the_others_do(
+    history: list[tuple[str, int, object]], postgres: PostgresServer
+) -> None:
+    run = f"random{next(fresh_run)}"
+    with ExitStack() as stack:
+        expected = play(connector("memory", "", stack), run, history)
+        assert play(connector("postgresql", postgres.url, stack), run, history) == expected
 
 
 def test_a_file_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
@@ -599,12 +617,17 @@ def test_open_store_by_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "redis://[::1/0",
         "unix://",
         "postgres://h/db",
+        "postgresql://",
+        "postgresql:///db",
+        "postgresql://h",
+        "postgresql://h/db?no_such_option=1",
     ],
 )
 def test_a_bad_url_names_the_field_and_the_value(url: str) -> None:
     with pytest.raises(errors.ConfigError) as refusal:
         open_store(url, "run")
-    assert str(refusal.value).startswith(f"store: {url!r}")
+    shown = "postgresql://…" if url.startswith("postgresql:") else url
+    assert str(refusal.value).startswith(f"store: {shown!r}")
     assert "\n" not in str(refusal.value)
 
 

@@ -50,6 +50,20 @@ class Totals(NamedTuple):
         )
 
 
+@dataclass(slots=True)
+class Known:
+    """The last position that an append of this process was given: a store's and its savers'.
+
+    A store that stands before it has lost messages, as after a fail-over.
+    """
+
+    position: int = 0
+
+    def heard(self, answers: Sequence[Appended]) -> None:
+        """Take in the answers of an append."""
+        self.position = max(self.position, *(answer.position for answer in answers))
+
+
 def judge(last: int, seq: int, depth: tuple[int, int], limits: JournalLimits) -> Verdict:
     """Return the verdict on `seq`, by the edge's `last` accepted and `depth` (entries, bytes)."""
     if seq <= last:

@@ -11,8 +11,8 @@ import time
 from typing import Any, TypeVar
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.generators import PQGen
 from psycopg.rows import TupleRow
 
 from tacit import errors
@@ -66,6 +66,8 @@ def display(url: str) -> str:
         raise errors.ConfigError(f"store: '{shown}': {_line(error)}; {_FORM}") from error
     if not parts.get("dbname") or not (parts.get("host") or parts.get("service")):
         raise errors.ConfigError(f"store: '{shown}': no host or no database; {_FORM}")
+    if "@" in str(parts.get("host", "")):
+        raise errors.ConfigError(f"store: '{shown}': write @ in a password as %40; {_FORM}")
     hosts = str(parts.get("host", "")).split(",")
     ports = str(parts.get("port", "")).split(",")
     ports *= len(hosts) if len(ports) == 1 else 1
@@ -110,7 +112,7 @@ def _check(db: SilenceEnds, shown: str) -> None:
         raise errors.ConfigError(
             f"store: {shown}: PostgreSQL {major} is too old; {OLDEST} or newer is needed"
         )
-    values = dict(
+    values: dict[str, str] = dict(
         db.execute(
             "SELECT name, setting FROM pg_settings WHERE name IN ('fsync', 'synchronous_commit')"
         ).fetchall()

@@ -70,7 +70,7 @@ class PostgresStore:
         self._limits = limits
         self._silent_s = silent_s
         self._epoch = 0
-        self._last_position = 0  # the last position that an append of this process was given
+        self._known = append_rules.Known()
         self._open_db: postgres_client.SilenceEnds | None = None
 
     def open(self, fingerprint: str) -> int:
@@ -106,7 +106,7 @@ class PostgresStore:
             return []
         with self._transaction() as db:
             before = totals = self._fenced_totals(db)
-            if totals.position < self._last_position:
+            if totals.position < self._known.position:
                 raise append_rules.lost(self._display_url, self._run)
             last = self._last_of(db, sorted({entry.edge for entry in entries}))
             answers = []
@@ -122,7 +122,7 @@ class PostgresStore:
             ]
             if totals != before:
                 self._write(db, accepted, totals)
-        self._last_position = max(self._last_position, totals.position)
+        self._known.heard(answers)
         return answers
 
     def begin(self, entries: Sequence[NewEntry]) -> Callable[[], list[Appended]]:
@@ -143,8 +143,8 @@ class PostgresStore:
                 binary=True,
             ).fetchall()
             return [
-                StoredEntry(*names, self._payload(db, names[0], size, begun))
-                for *names, size, begun in rows
+                StoredEntry(position, edge, seq, self._payload(db, position, size, begun))
+                for position, edge, seq, size, begun in rows
             ]
 
     def replay(self, after: int, page: int) -> Iterator[StoredEntry]:
@@ -157,10 +157,13 @@ class PostgresStore:
         The state comes before the run is locked, so that appends go on meanwhile.
         """
         owner = -1 - secrets.randbits(62)  # nobody else's, and no position
+        known = self._known.position
         with self._transaction() as db:
             for number, piece in enumerate(_cut(snapshot.state)):
                 db.execute(_INSERT_PIECE, (self._run, owner, number, piece))
             totals = self._fenced_totals(db)
+            if totals.position < known:
+                raise append_rules.lost(self._display_url, self._run)
             stored, old = _row(
                 db, "SELECT cursor, snapshot FROM tacit_run WHERE run = %s", self._run
             )
@@ -181,6 +184,7 @@ class PostgresStore:
         """See base.Store.saver."""
         store = PostgresStore(self._url, self._run, self._limits, self._silent_s)
         store._epoch = self._epoch
+        store._known = self._known
         return store
 
     def snapshot(self) -> Snapshot | None:
@@ -226,7 +230,7 @@ class PostgresStore:
                 "cursor = NULL, snapshot = NULL WHERE run = %s",
                 (self._run,),
             )
-        self._last_position = 0
+        self._known.position = 0
 
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from tacit import errors
 from tacit_services.disk import sqlite_format
 from tacit_services.journal.store import append_rules
+from tacit_services.journal.store.append_rules import Totals
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
@@ -214,7 +215,7 @@ class SqliteStore:
             self._open_db.close()
             self._open_db = None
 
-    def _append_one(self, db: sqlite3.Connection, entry: NewEntry, totals: append_rules.Totals) -> Appended:
+    def _append_one(self, db: sqlite3.Connection, entry: NewEntry, totals: Totals) -> Appended:
         key = (self._run, entry.edge)
         row = db.execute("SELECT seq FROM edge WHERE run = ? AND edge = ?", key).fetchone()
         last = int(row[0]) if row else 0
@@ -231,7 +232,7 @@ class SqliteStore:
             db.execute(_KEEP_ANCHOR, (anchor.lineage, anchor.count, anchor.head))
         return Appended(verdict, position, entry.seq)
 
-    def _fenced_totals(self, db: sqlite3.Connection) -> append_rules.Totals:
+    def _fenced_totals(self, db: sqlite3.Connection) -> Totals:
         """Return the totals, read inside the write transaction.
 
         Raises Fenced under an old epoch.
@@ -242,9 +243,9 @@ class SqliteStore:
         ).fetchone()
         if row is None or row[0] != self._epoch:
             raise append_rules.fenced(self._run, self._epoch)
-        return append_rules.Totals(*row[1:])
+        return Totals(*row[1:])
 
-    def _set_totals(self, db: sqlite3.Connection, totals: append_rules.Totals) -> None:
+    def _set_totals(self, db: sqlite3.Connection, totals: Totals) -> None:
         db.execute(
             "UPDATE run SET position = ?, entries = ?, bytes = ?, duplicates = ? WHERE run = ?",
             (*totals, self._run),
