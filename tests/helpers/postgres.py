@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from tests.helpers.servers import HOST, PATIENCE, Server, free_port, need, wait_for
 
@@ -64,7 +65,7 @@ def _lives(pid: int) -> bool:
 def postgres_server(*options: str) -> Iterator[PostgresServer]:
     """Yield a server on empty files; `options` are settings, as "fsync=off"."""
     if not (BINARIES / "postgres").exists():
-        need("postgres")
+        pytest.skip("postgresql-15 is not installed (make nightly-packages)")
     other = _as_other() if os.geteuid() == 0 else []
     # Not below pytest's folder, which nobody but its owner may enter; in memory where there is
     # room, as a kill leaves files alone.
