@@ -41,10 +41,10 @@ class RedisFleet:
         self.servers = servers
         self.sentinels = sentinels
 
-    def url(self, replicas: int = 1) -> str:
+    def url(self, replicas: int = 1, wait_ms: int = 1000) -> str:
         """Address for open_store."""
         places = ",".join(f"{each.host}:{each.port}" for each in self.sentinels)
-        return f"redis+sentinel://{places}/{NAME}?replicas={replicas}&wait_ms=1000"
+        return f"redis+sentinel://{places}/{NAME}?replicas={replicas}&wait_ms={wait_ms}"
 
     def primary(self) -> RedisServer:
         """Return the server that all Sentinels name, once they agree."""
@@ -71,7 +71,7 @@ class RedisFleet:
         """Kill the primary with SIGKILL, wait for the next, and start it again as a replica."""
         primary = self.primary()
         primary.kill()
-        wait_for(lambda: self._named() != {primary.port} and len(self._named()) == 1)
+        wait_for(lambda: self._named() not in ({primary.port}, set()))
         primary.start()
 
     def start(self) -> None:
@@ -81,16 +81,18 @@ class RedisFleet:
     def _settled(self) -> bool:
         with suppress(redis.RedisError, OSError):
             facts = [_asked(sentinel, "sentinel_master") for sentinel in self.sentinels]
-            (port,) = self._named()
+            ports = self._named()
             count = len(self.servers) - 1
             known = all(
                 int(each["num-slaves"]) == count and int(each["num-other-sentinels"]) == 2
                 for each in facts
             )
-            with redis.Redis(HOST, port) as client:
+            if not known or len(ports) != 1:
+                return False
+            with redis.Redis(HOST, ports.pop()) as client:
                 state: Any = client.info("replication")
             online = [state.get(f"slave{n}", {}).get("state") for n in range(count)]
-            return known and online == ["online"] * count
+            return online == ["online"] * count
         return False
 
     def _named(self) -> set[int]:

@@ -102,17 +102,19 @@ def test_what_no_replica_has_is_not_confirmed(fleet: RedisFleet) -> None:
 def test_a_replica_that_lags_and_is_chosen_loses_only_where_it_was_not_counted(
     fleet: RedisFleet, counted: int
 ) -> None:
-    with closing(open_store(fleet.url(counted), "run")) as store:
+    # More than the kernel holds for a server that is paused.
+    entry = NewEntry("a", 2, LARGE * 8)
+    with closing(open_store(fleet.url(counted, 9000), "run")) as store:
         store.open("f")
         store.append(entries("a", 1))
         primary = fleet.primary()
         lagging, current = fleet.replicas()
         paused(lagging)
         if counted == 1:  # a replica has it, so it counts
-            assert verdicts(store.append(entries("a", 2))) == ["accepted"]
+            assert verdicts(store.append([entry])) == ["accepted"]
         else:
             with pytest.raises(errors.ServiceError, match="1 of 2 replicas"):
-                store.append(entries("a", 2))
+                store.append([entry])
         # Both that have it die, and the third is chosen.
         current.kill()
         primary.kill()
