@@ -48,15 +48,15 @@ class RedisFleet:
 
     def primary(self) -> RedisServer:
         """Return the server that all Sentinels name, once they agree."""
-        named = list[RedisServer]()
+        chosen = list[RedisServer]()
 
         def agreed() -> bool:
             ports = self._named()
-            named[:] = [server for server in self.servers if server.port in ports]
-            return len(ports) == len(named) == 1
+            chosen[:] = [server for server in self.servers if server.port in ports]
+            return len(ports) == len(chosen) == 1
 
         wait_for(agreed)
-        return named[0]
+        return chosen[0]
 
     def replicas(self) -> list[RedisServer]:
         """Return the other servers."""
@@ -74,20 +74,16 @@ class RedisFleet:
         wait_for(lambda: self._named() not in ({primary.port}, set()))
         primary.start()
 
-    def start(self) -> None:
-        """Return once all is as before a kill, so that the next finds a replica to choose."""
-        self.await_copies()
-
     def _settled(self) -> bool:
         with suppress(redis.RedisError, OSError):
             facts = [_asked(sentinel, "sentinel_master") for sentinel in self.sentinels]
             ports = self._named()
             count = len(self.servers) - 1
-            known = all(
+            complete = all(
                 int(each["num-slaves"]) == count and int(each["num-other-sentinels"]) == 2
                 for each in facts
             )
-            if not known or len(ports) != 1:
+            if not complete or len(ports) != 1:
                 return False
             with redis.Redis(HOST, ports.pop()) as client:
                 state: Any = client.info("replication")

@@ -21,7 +21,6 @@ from tests.helpers.chaos import REST_SECONDS, storm
 from tests.helpers.gossip import COUNT, Disks, peer
 from tests.helpers.nightly import nightly
 from tests.helpers.processes import Service, deployment
-from tests.helpers.sentinel import RedisFleet
 from tests.helpers.servers import HOST, Server, free_port, mosquitto, redis_server, wait_for
 from tests.helpers.vertical import PARTIES, learned_once, noiseless
 
@@ -32,7 +31,7 @@ class Victims:
     A kind that is named twice has two turns where others have one.
     """
 
-    def __init__(self, seed: int, **kinds: Sequence[Service | Server | RedisFleet]) -> None:
+    def __init__(self, seed: int, **kinds: Sequence[Service | Server]) -> None:
         self.random, self.kinds, self.kills = random.Random(seed), kinds, Counter[str]()
 
     def strike(self, kind: str) -> None:

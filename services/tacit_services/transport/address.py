@@ -69,7 +69,7 @@ def split_host_port(value: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-class Places:
+class NodeAddresses:
     """The addresses of one server, or of a cluster's nodes, of which one is tried at a time."""
 
     def __init__(self, addresses: str) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit_services.transport import client_hello
-from tacit_services.transport.address import Places, split_host_port
+from tacit_services.transport.address import NodeAddresses, split_host_port
 from tacit_services.transport.http_pace import whose
 from tacit_services.transport.loop_thread import LoopThread
 from tacit_services.transport.passage import BLOCK, Passage
@@ -77,7 +77,7 @@ class FrontDoor(LoopThread):
         The HTTPS server is at an address of the loopback interface; the broker need not be.
         """
         super().__init__("front door", listener, _BACKLOG)
-        self._broker = Places(broker_address)
+        self._broker = NodeAddresses(broker_address)
         self._https = https_address
         self._limits = limits
         self._open = 0  # connections

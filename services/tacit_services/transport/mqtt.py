@@ -30,7 +30,7 @@ from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode, MQTTPro
 from paho.mqtt.reasoncodes import ReasonCode
 
 from tacit.errors import BrokerRefuses, ConfigError, ServiceError
-from tacit_services.transport.address import Places
+from tacit_services.transport.address import NodeAddresses
 from tacit_services.transport.flight import DROPS, WINDOW, Flight
 from tacit_services.transport.proxy import DIRECT, Proxies
 from tacit_services.transport.tls import Tls
@@ -95,7 +95,9 @@ class _Client(paho.Client):
     read as TLS, where it comes in a packet of its own.
     """
 
-    def __init__(self, places: Places, proxies: Proxies, *arguments: Any, **more: Any) -> None:
+    def __init__(
+        self, places: NodeAddresses, proxies: Proxies, *arguments: Any, **more: Any
+    ) -> None:
         super().__init__(*arguments, **more)
         self._places = places
         self._proxies = proxies
@@ -152,7 +154,7 @@ class Connection:
         certificate. None is a plain connection. It goes by the proxy that `proxies` have before the
         broker. Raises ConfigError for files of `tls` that cannot be used.
         """
-        self._places = Places(broker)
+        self._places = NodeAddresses(broker)
         self._files = tls
         if tls is None:
             self._tls = None

@@ -626,8 +626,8 @@ def test_open_store_by_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_a_bad_url_names_the_field_and_the_value(url: str) -> None:
     with pytest.raises(errors.ConfigError) as refusal:
         open_store(url, "run")
-    shown = "postgresql://…" if url.startswith("postgresql:") else url
-    assert str(refusal.value).startswith(f"store: {shown!r}")
+    place = "postgresql://…" if url.startswith("postgresql:") else url
+    assert str(refusal.value).startswith(f"store: {place!r}")
     assert "\n" not in str(refusal.value)
 
 

@@ -225,8 +225,8 @@ def test_where_one_node_dies_the_next_is_connected_to(tmp_path: Path) -> None:
         with client(addresses, "late", "t/late") as late:
             echo(late, "t/late", b"here")
         second.kill()
-        shown = re.escape(f"broker {address(first)}, {address(second)}: ")
-        with pytest.raises(ServiceError, match=shown), client(addresses, "none", seconds=0.5):
+        nodes = re.escape(f"broker {address(first)}, {address(second)}: ")
+        with pytest.raises(ServiceError, match=nodes), client(addresses, "none", seconds=0.5):
             pass
 
 

@@ -11,7 +11,7 @@ import pytest
 from tacit_client import FederationClient
 from tacit_services.doctor.host_route import HostRoute
 from tacit_services.enrollment.join_client import JoinClient
-from tacit_services.transport.address import Places, bind, checked_several, is_https
+from tacit_services.transport.address import NodeAddresses, bind, checked_several, is_https
 from tacit_services.transport.pinned_authority import document_at
 from tacit_services.transport.proxy import DIRECT
 
@@ -19,7 +19,7 @@ from tacit.errors import ConfigError, ServiceError
 
 
 def test_of_several_addresses_each_has_its_turn() -> None:
-    places = Places("a:1,[::1]:2")
+    places = NodeAddresses("a:1,[::1]:2")
     turns = []
     for _ in range(3):
         turns.append(places.current)

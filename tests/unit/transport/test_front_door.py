@@ -186,8 +186,8 @@ class TestPassingOn:
     def test_of_a_brokers_nodes_one_that_answers_is_passed_to(
         self, broker: Backend, https: Backend
     ) -> None:
-        with bind(f"{HOST}:0") as taken:  # not listened at: who connects is refused
-            dead = "{}:{}".format(*taken.getsockname())
+        with bind(f"{HOST}:0") as unheard:  # not listened at: who connects is refused
+            dead = "{}:{}".format(*unheard.getsockname())
             nodes = f"{dead},{broker.address}"
             with closing(FrontDoor(bind(f"{HOST}:0"), nodes, https.address, LIMITS)) as front:
                 front.start()

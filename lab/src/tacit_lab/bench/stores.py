@@ -34,9 +34,9 @@ def main() -> None:
             stores[url.partition(":")[0]] = store
         for size, count in SHAPES:
             calls = CALLS if size < 1 << 20 else CALLS // 10
-            taken = _measured(stores, size, count, calls)
-            first = next(iter(taken.values()))
-            for name, seconds in taken.items():
+            durations = _measured(stores, size, count, calls)
+            first = next(iter(durations.values()))
+            for name, seconds in durations.items():
                 print(
                     f"{size:>10} bytes x {count:<3} {name:<12} {1000 * seconds:8.2f} ms "
                     f"{first / seconds:5.2f}"
@@ -46,16 +46,16 @@ def main() -> None:
 def _measured(stores: dict[str, Store], size: int, count: int, calls: int) -> dict[str, float]:
     """Return the median seconds of a call by each store."""
     payload = os.urandom(size)
-    taken: dict[str, list[float]] = {name: [] for name in stores}
+    durations: dict[str, list[float]] = {name: [] for name in stores}
     for _ in range(calls):
         for name, store in stores.items():
             last = store.last_seqs().get("edge-0", 0)
             batch = [NewEntry("edge-0", last + n, payload) for n in range(1, count + 1)]
             began = time.perf_counter()
             answers = store.append(batch)
-            taken[name].append(time.perf_counter() - began)
+            durations[name].append(time.perf_counter() - began)
             store.save(Snapshot(answers[-1].position, b""))
-    return {name: statistics.median(each) for name, each in taken.items()}
+    return {name: statistics.median(each) for name, each in durations.items()}
 
 
 if __name__ == "__main__":

@@ -59,15 +59,15 @@ def display(url: str) -> str:
 
     Raises ConfigError for an address that cannot be meant.
     """
-    shown = f"{url.partition('://')[0]}://…"
+    place = f"{url.partition('://')[0]}://…"
     try:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
-        raise errors.ConfigError(f"store: '{shown}': {_line(error)}; {_FORM}") from error
+        raise errors.ConfigError(f"store: '{place}': {_line(error)}; {_FORM}") from error
     if not parts.get("dbname") or not (parts.get("host") or parts.get("service")):
-        raise errors.ConfigError(f"store: '{shown}': no host or no database; {_FORM}")
+        raise errors.ConfigError(f"store: '{place}': no host or no database; {_FORM}")
     if "@" in str(parts.get("host", "")):
-        raise errors.ConfigError(f"store: '{shown}': write @ in a password as %40; {_FORM}")
+        raise errors.ConfigError(f"store: '{place}': write @ in a password as %40; {_FORM}")
     hosts = str(parts.get("host", "")).split(",")
     ports = str(parts.get("port", "")).split(",")
     ports *= len(hosts) if len(ports) == 1 else 1
@@ -84,7 +84,7 @@ def reason(error: psycopg.Error) -> str:
     return _line(error)
 
 
-def connect(url: str, shown: str, silent_s: float) -> SilenceEnds:
+def connect(url: str, place: str, silent_s: float) -> SilenceEnds:
     """Return a connection to a server that keeps what it has confirmed.
 
     Raises psycopg.Error, ConfigError for a server that may forget, ServiceError for a standby.
@@ -94,7 +94,7 @@ def connect(url: str, shown: str, silent_s: float) -> SilenceEnds:
     )
     try:
         db.silent_s = silent_s
-        _check(db, shown)
+        _check(db, place)
         limit = f"{silent_s * 1000:.0f}"
         # A process that hangs in the middle of a write must not keep its successor out.
         for name in ("lock_timeout", "idle_in_transaction_session_timeout", "statement_timeout"):
@@ -105,12 +105,12 @@ def connect(url: str, shown: str, silent_s: float) -> SilenceEnds:
     return db
 
 
-def _check(db: SilenceEnds, shown: str) -> None:
+def _check(db: SilenceEnds, place: str) -> None:
     """Refuse a server that may forget; a commit of this connection waits for the disk from here."""
     major = db.info.server_version // 10_000
     if major < OLDEST:
         raise errors.ConfigError(
-            f"store: {shown}: PostgreSQL {major} is too old; {OLDEST} or newer is needed"
+            f"store: {place}: PostgreSQL {major} is too old; {OLDEST} or newer is needed"
         )
     values: dict[str, str] = dict(
         db.execute(
@@ -119,19 +119,19 @@ def _check(db: SilenceEnds, shown: str) -> None:
     )
     if values["fsync"] != "on":
         raise errors.ConfigError(
-            f"store: {shown}: fsync={values['fsync']} loses accepted messages in a power cut, and "
+            f"store: {place}: fsync={values['fsync']} loses accepted messages in a power cut, and "
             "may damage the rest; set it to on"
         )
     if values["synchronous_commit"] not in _SAFE:
         raise errors.ConfigError(
-            f"store: {shown}: synchronous_commit={values['synchronous_commit']} confirms a message "
+            f"store: {place}: synchronous_commit={values['synchronous_commit']} confirms a message "
             "before it is on every disk; set it to on, for this database or its user"
         )
     db.execute(
         "SELECT set_config('synchronous_commit', %s, false)", (values["synchronous_commit"],)
     )
     if db.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
-        raise errors.ServiceError(f"store: {shown}: is a standby; give the address of the primary")
+        raise errors.ServiceError(f"store: {place}: is a standby; give the address of the primary")
 
 
 def _line(error: psycopg.Error) -> str:

@@ -157,12 +157,12 @@ class PostgresStore:
         The state comes before the run is locked, so that appends go on meanwhile.
         """
         owner = -1 - secrets.randbits(62)  # nobody else's, and no position
-        known = self._known.position
+        confirmed = self._known.position
         with self._transaction() as db:
             for number, piece in enumerate(_cut(snapshot.state)):
                 db.execute(_INSERT_PIECE, (self._run, owner, number, piece))
             totals = self._fenced_totals(db)
-            if totals.position < known:
+            if totals.position < confirmed:
                 raise append_rules.lost(self._display_url, self._run)
             stored, old = _row(
                 db, "SELECT cursor, snapshot FROM tacit_run WHERE run = %s", self._run
@@ -270,8 +270,8 @@ class PostgresStore:
             rows.append((self._run, position, entry.edge, entry.seq, size, begun))
             seqs[entry.edge] = entry.seq
             if (anchor := entry.anchor) is not None:
-                held = anchors.setdefault(anchor.lineage, anchor)
-                anchors[anchor.lineage] = max(held, anchor, key=lambda each: each.count)
+                furthest = anchors.setdefault(anchor.lineage, anchor)
+                anchors[anchor.lineage] = max(furthest, anchor, key=lambda each: each.count)
         with db.pipeline():
             if rows:
                 db.cursor().executemany(

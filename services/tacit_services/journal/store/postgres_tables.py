@@ -35,7 +35,7 @@ _TABLES = (
 )
 
 
-def prepare(db: psycopg.Connection[Any], shown: str) -> None:
+def prepare(db: psycopg.Connection[Any], place: str) -> None:
     """Create the tables where there are none.
 
     Raises psycopg.Error, and ConfigError where they are of another format.
@@ -48,7 +48,7 @@ def prepare(db: psycopg.Connection[Any], shown: str) -> None:
                     db.execute(statement)
     (number,) = db.execute("SELECT max(number) FROM tacit_format").fetchone() or (None,)
     if number != _FORMAT:
-        raise errors.ConfigError(f"store: {shown}: {errors.other_format(number, _FORMAT)}")
+        raise errors.ConfigError(f"store: {place}: {errors.other_format(number, _FORMAT)}")
 
 
 def _there(db: psycopg.Connection[Any]) -> bool:

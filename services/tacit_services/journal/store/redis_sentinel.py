@@ -39,16 +39,16 @@ class Copies(NamedTuple):
         """The command behind a write, which answers how many replicas have it."""
         return ["WAIT", self.replicas, self.wait_ms]
 
-    def check(self, shown: str, count: int) -> None:
+    def check(self, display_url: str, count: int) -> None:
         """Raise ServiceError where only `count` replicas have a write."""
         if count < self.replicas:
             raise errors.ServiceError(
-                f"store: {shown}: {count} of {self.replicas} replicas had a write after "
+                f"store: {display_url}: {count} of {self.replicas} replicas had a write after "
                 f"{self.wait_ms} ms; waiting for them"
             )
 
 
-def connected_later(url: str, shown: str, reply_s: float) -> tuple[Any, Copies]:
+def connected_later(url: str, display_url: str, reply_s: float) -> tuple[Any, Copies]:
     """Return a client of the primary that Sentinel names at each connection, and what it waits for.
 
     Raises ConfigError for an address that cannot be meant.
@@ -65,12 +65,12 @@ def connected_later(url: str, shown: str, reply_s: float) -> tuple[Any, Copies]:
         user, _, places = parts.netloc.rpartition("@")
         sentinels = [_place(each) for each in places.split(",")]
     except ValueError as error:
-        raise errors.ConfigError(f"store: {shown!r}: {error}") from error
+        raise errors.ConfigError(f"store: {display_url!r}: {error}") from error
     login, _, password = user.partition(":")
     common: dict[str, Any] = {"protocol": 2, "retry": Retry(NoBackoff(), 0)}
     times = {"socket_connect_timeout": _SENTINEL_S, "socket_timeout": _SENTINEL_S}
-    asked: Any = Sentinel  # redis-py leaves it untyped
-    return asked(sentinels, sentinel_kwargs=common | times).master_for(
+    untyped: Any = Sentinel  # redis-py leaves it untyped
+    return untyped(sentinels, sentinel_kwargs=common | times).master_for(
         name[1],
         db=database,
         username=unquote(login) or None,

@@ -288,13 +288,13 @@ class RedisStore:
         keys = (self._journal, self._meta, self._snapshot, self._large)
         arguments = (self._epoch, snapshot.cursor, snapshot.state)
         command = ("EVAL", redis_scripts.SAVE, len(keys), *keys, *arguments)
-        known = self._known.position
+        confirmed = self._known.position
 
         def check(answer: Any) -> None:
             status, stored, position = answer
             if status == b"fenced":
                 raise append_rules.fenced(self._run, self._epoch)
-            if position < known:
+            if position < confirmed:
                 raise append_rules.lost(self._display_url, self._run)
             append_rules.check_cursor(snapshot.cursor, stored, position)
 
