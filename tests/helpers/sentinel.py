@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -37,7 +38,10 @@ sentinel failover-timeout {name} 4000
 class RedisFleet:
     """Three servers, one of them the primary, and their Sentinels."""
 
-    def __init__(self, servers: list[RedisServer], sentinels: list[RedisServer]) -> None:
+    def __init__(
+        self, folder: Path, servers: list[RedisServer], sentinels: list[RedisServer]
+    ) -> None:
+        self._folder = folder
         self.servers = servers
         self.sentinels = sentinels
 
@@ -73,6 +77,11 @@ class RedisFleet:
         primary.kill()
         wait_for(lambda: self._named() not in ({primary.port}, set()))
         primary.start()
+
+    def wipe(self, server: RedisServer) -> None:
+        """Delete what a server that was killed has on its disk."""
+        place = self._folder / f"server-{self.servers.index(server)}"
+        shutil.rmtree(place / "appendonlydir")
 
     def _settled(self) -> bool:
         with suppress(redis.RedisError, OSError):
@@ -138,6 +147,6 @@ def redis_fleet(folder: Path) -> Iterator[RedisFleet]:
         servers = [first, *(started(f"server-{n}", following) for n in (1, 2))]
         watching = _SENTINEL.replace("{name}", NAME).replace("{primary}", str(first.port))
         sentinels = [started(f"sentinel-{n}", watching, "--sentinel") for n in range(3)]
-        fleet = RedisFleet(servers, sentinels)
+        fleet = RedisFleet(folder, servers, sentinels)
         fleet.await_copies()
         yield fleet

