@@ -154,11 +154,11 @@ def test_nothing_confirmed_is_lost_while_primaries_die(fleet: RedisFleet) -> Non
             if over.is_set():
                 return
 
-    with closing(RedisStore(fleet.url(), "run", JournalLimits(1 << 20, 1 << 30))) as store:
+    with closing(RedisStore(fleet.url(2), "run", JournalLimits(1 << 20, 1 << 30))) as store:
         writer = threading.Thread(target=write, args=[store])
         writer.start()
         try:
-            for _ in range(8):
+            for _ in range(5):
                 had = len(confirmed)
                 wait_for(lambda had=had: len(confirmed) > had + 50)  # type: ignore[misc]
                 fleet.kill()
@@ -169,7 +169,7 @@ def test_nothing_confirmed_is_lost_while_primaries_die(fleet: RedisFleet) -> Non
         kept = [record.seq for record in store.read(0, 1 << 20)]
         assert kept == sorted(set(kept))
         assert set(confirmed) <= set(kept)
-        assert len(confirmed) > 400
+        assert len(confirmed) > 250
 
 
 @pytest.mark.exhaustive
@@ -179,7 +179,7 @@ def test_a_run_ends_in_the_model_of_its_journal_while_primaries_die(
     text = toml(MAPA, run={"updates": 3000, "snapshot_every": 40}, edges={"count": 2})
     address = f"{broker.host}:{broker.port}"
     kills = 0
-    with deployment(tmp_path, text, address, fleet.url(), "killed") as run:
+    with deployment(tmp_path, text, address, fleet.url(2), "killed") as run:
         aggregator = run.aggregator(TACIT_JOURNAL_FILE=str(tmp_path / "journal"))
         edges = [run.edge(0), run.edge(1)]
         run.wait_accepted(20)

@@ -6,8 +6,7 @@ for is a ServiceError: nobody is told that the write counts. The next `open` fin
 does, as `WAIT` behind a write covers all that came before.
 
 What `WAIT` has counted is in a replica's memory. It is lost where another replica, without it,
-becomes the primary. So all replicas but those that may be away at a fail-over must be counted
-(docs/operations.md).
+becomes the primary. To lose nothing then, count all replicas (docs/operations.md).
 """
 
 from __future__ import annotations
