@@ -140,12 +140,13 @@ $(TRACKING)/ready: pyproject.toml
 	  >"$$($(TRACKING)/bin/python -P -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/behind.pth"
 	@touch $@
 
-# Slurm, RabbitMQ and Prometheus are large, and nothing else needs them.
+# Slurm, RabbitMQ, Prometheus and PostgreSQL are large, and nothing else needs them.
+NIGHTLY_PACKAGES := slurm-wlm munge rabbitmq-server prometheus postgresql-15
 nightly-packages: setup ## as root on Debian, servers that only exhaustive tests start
 	@command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] || exit 0; \
-	command -v slurmctld >/dev/null && command -v rabbitmq-server >/dev/null && command -v promtool >/dev/null && exit 0; \
-	echo "installing slurm-wlm munge rabbitmq-server prometheus"; \
-	{ $(APT_INSTALL) slurm-wlm munge rabbitmq-server prometheus; } >/dev/null 2>&1 || echo "apt-get could not install them"
+	dpkg -s $(NIGHTLY_PACKAGES) >/dev/null 2>&1 && exit 0; \
+	echo "installing $(NIGHTLY_PACKAGES)"; \
+	{ $(APT_INSTALL) $(NIGHTLY_PACKAGES); } >/dev/null 2>&1 || echo "apt-get could not install them"
 
 e2e: setup ## the tests that run compose.yaml (needs Docker)
 	$(PYTEST) -m "e2e and not exhaustive"

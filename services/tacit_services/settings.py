@@ -20,7 +20,7 @@ from tacit import regular_file, shown
 from tacit.errors import ConfigError, DataError
 from tacit.privacy import policy
 from tacit.privacy.policy import Policy
-from tacit_services.transport.address import UNIX, HostPort, ListenPlace, split_host_port
+from tacit_services.transport.address import UNIX, HostPorts, ListenPlace, split_host_port
 from tacit_services.transport.proxy import Proxies
 from tacit_services.transport.tls import Tls
 
@@ -43,7 +43,9 @@ class ServiceSettings(BaseSettings):
     run_id: str = Field(
         "run", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description="names the topics"
     )
-    broker: HostPort = "127.0.0.1:1883"
+    broker: HostPorts = Field(
+        "127.0.0.1:1883", description="HOST:PORT; of a cluster all, with commas between"
+    )
     tls_ca: Path | None = Field(
         None, description="certificates of the authorities that the broker's may come from"
     )

@@ -1,4 +1,4 @@
-"""The store contract's three backends for tests.
+"""The store contract's backends for tests.
 
 Handles on one place, and what a reader sees there.
 """
@@ -13,6 +13,7 @@ from typing import Any
 from tacit_services.journal.store import Appended, NewEntry, Store
 from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.memory import MemoryRun, MemoryStore
+from tacit_services.journal.store.postgres_store import PostgresStore
 from tacit_services.journal.store.redis_store import RedisStore
 from tacit_services.journal.store.sqlite import SqliteStore
 
@@ -22,7 +23,7 @@ Connect = Callable[..., Store]  # (run="run", limits=ROOMY) -> another store han
 
 
 def connector(backend: str, location: str, stack: ExitStack) -> Connect:
-    """Return a function that opens a store: at a file path, a Redis URL, or (memory) in a dict.
+    """Return a function that opens a store: at a file path, a server's URL, or (memory) in a dict.
 
     `stack` closes what it opens.
     """
@@ -34,6 +35,8 @@ def connector(backend: str, location: str, stack: ExitStack) -> Connect:
             store = MemoryStore(run, limits, shared)
         elif backend == "sqlite":
             store = SqliteStore(Path(location), run, limits)
+        elif backend == "postgresql":
+            store = PostgresStore(location, run, limits)
         else:
             store = RedisStore(location, run, limits)
         stack.callback(store.close)

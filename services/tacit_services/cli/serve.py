@@ -44,7 +44,8 @@ class ServeFlags:
         typer.Option(
             metavar="HOST:PORT",
             envvar="TACIT_BROKER",
-            help="an organisation's own [default: one is started]",
+            help="an organisation's own; of a cluster all nodes, with commas between "
+            "[default: one is started]",
         ),
     ] = None
     store: Annotated[

@@ -20,7 +20,7 @@ from tacit.errors import ConfigError
 from tacit_services.disk import files
 from tacit_services.enrollment.authority import CA
 from tacit_services.federation import organisation
-from tacit_services.transport.address import HostPort, split_host_port
+from tacit_services.transport.address import HostPort, HostPorts, split_host_port
 from tacit_services.transport.pinned_authority import FederationAuthority
 
 FILE = "federation.toml"
@@ -39,11 +39,13 @@ class FederationSettings(BaseModel):
     hosts: tuple[str, ...] = Field(
         (), description="names and addresses of this host, the first for members; [] finds them"
     )
-    broker: HostPort | None = Field(
-        None, description="an organisation's own broker; left out: one is started"
+    broker: HostPorts | None = Field(
+        None,
+        description="an organisation's own broker, of a cluster all nodes with commas between; "
+        "left out: one is started",
     )
     store: str | None = Field(
-        None, description="an organisation's own store, redis://… ; left out: one is started"
+        None, description="an organisation's own store, a URL; left out: one is started"
     )
     certificate: Path | None = Field(
         None, description="certificate for HTTPS that the world knows; left out: the authority's"

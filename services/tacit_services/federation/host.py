@@ -248,8 +248,9 @@ class FederationHost:
             return broker.start(children).address, broker.rules()
         bundle = folder.certificate(HOST)
         tls = Tls(self._believed, bundle / CERTIFICATE, bundle / KEY)
-        for name in dict.fromkeys((split_host_port(address)[0], folder.settings.names[0])):
-            _warn(organisation.complaint_of_broker(address, name, tls))
+        for node in address.split(","):
+            for name in dict.fromkeys((split_host_port(node)[0], folder.settings.names[0])):
+                _warn(organisation.complaint_of_broker(node, name, tls))
         return address, StatedRules(place)
 
     def _member_desk(self, members: Members) -> MemberDesk:

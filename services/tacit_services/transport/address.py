@@ -48,7 +48,18 @@ def checked_place(value: str) -> str:
     return value
 
 
+def checked_several(value: str) -> str:
+    """Return `value` if it has the form HOST:PORT,HOST:PORT, of one or more. Raises ValueError."""
+    try:
+        for each in value.split(","):
+            checked(each)
+    except ValueError as error:
+        raise ValueError("expected HOST:PORT, or several with commas between") from error
+    return value
+
+
 HostPort = Annotated[str, AfterValidator(checked)]
+HostPorts = Annotated[str, AfterValidator(checked_several)]
 ListenPlace = Annotated[str, AfterValidator(checked_place)]
 
 
@@ -56,6 +67,30 @@ def split_host_port(value: str) -> tuple[str, int]:
     """Split an address into host and port: "127.0.0.1:1883" gives ("127.0.0.1", 1883)."""
     host, _, port = value.rpartition(":")
     return host.strip("[]"), int(port)
+
+
+class NodeAddresses:
+    """The addresses of one server, or of a cluster's nodes, of which one is tried at a time."""
+
+    def __init__(self, addresses: str) -> None:
+        """addresses: HOST:PORT, or several with commas between; the first is tried first."""
+        self._places = [split_host_port(each) for each in addresses.split(",")]
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __str__(self) -> str:
+        return ", ".join(f"{host}:{port}" for host, port in self._places)
+
+    @property
+    def current(self) -> tuple[str, int]:
+        """Host and port of the one to try now."""
+        return self._places[self._turn]
+
+    def advance(self) -> None:
+        """Go on to the next, as this one was of no use; behind the last comes the first."""
+        self._turn = (self._turn + 1) % len(self._places)
 
 
 def bind(address: str) -> socket.socket:

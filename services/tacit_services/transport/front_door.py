@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit_services.transport import client_hello
-from tacit_services.transport.address import split_host_port
+from tacit_services.transport.address import NodeAddresses, split_host_port
 from tacit_services.transport.http_pace import whose
 from tacit_services.transport.loop_thread import LoopThread
 from tacit_services.transport.passage import BLOCK, Passage
@@ -77,7 +77,7 @@ class FrontDoor(LoopThread):
         The HTTPS server is at an address of the loopback interface; the broker need not be.
         """
         super().__init__("front door", listener, _BACKLOG)
-        self._broker = broker_address
+        self._broker = NodeAddresses(broker_address)
         self._https = https_address
         self._limits = limits
         self._open = 0  # connections
@@ -176,7 +176,7 @@ class FrontDoor(LoopThread):
             if not records.protected:
                 task.cancel()
 
-        with await self._connected(self._broker) as server:
+        with await self._connected_to_broker() as server:
             passage = Passage(self._loop, client, server, self._scratch, records.feed)
             deadline = self._loop.call_later(self._limits.greeting, show_out_if_silent)
             try:
@@ -199,9 +199,22 @@ class FrontDoor(LoopThread):
                 return first
         raise client_hello.NotTlsError(f"no ClientHello in {_READS} reads")
 
-    async def _connected(self, server: str) -> socket.socket:
-        """Return a connection to `server`. Raises OSError, TimeoutError."""
-        host, port = split_host_port(server)
+    async def _connected_to_broker(self) -> socket.socket:
+        """Return a connection to the broker: of several nodes, to one that answers.
+
+        Raises OSError, TimeoutError.
+        """
+        for _ in range(1, len(self._broker)):
+            place = self._broker.current
+            try:
+                return await self._connected(*place)
+            except OSError:  # TimeoutError is one
+                if self._broker.current == place:  # else another client's task has gone on
+                    self._broker.advance()
+        return await self._connected(*self._broker.current)
+
+    async def _connected(self, host: str, port: int) -> socket.socket:
+        """Return a connection to a server. Raises OSError, TimeoutError."""
         async with asyncio.timeout(self._limits.seconds):
             places = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
             family, _, _, _, place = places[0]

@@ -30,9 +30,9 @@ from paho.mqtt.enums import CallbackAPIVersion, LogLevel, MQTTErrorCode, MQTTPro
 from paho.mqtt.reasoncodes import ReasonCode
 
 from tacit.errors import BrokerRefuses, ConfigError, ServiceError
-from tacit_services.transport.address import split_host_port
+from tacit_services.transport.address import NodeAddresses
 from tacit_services.transport.flight import DROPS, WINDOW, Flight
-from tacit_services.transport.proxy import DIRECT, HttpProxy, Proxies
+from tacit_services.transport.proxy import DIRECT, Proxies
 from tacit_services.transport.tls import Tls
 
 log = logging.getLogger("tacit.mqtt")
@@ -89,24 +89,32 @@ class Will:
 
 
 class _Client(paho.Client):
-    """paho's client, which may go by a proxy.
+    """paho's client, which may go by a proxy, and to another of several addresses each time.
 
     paho has a way of its own, by PySocks. That leaves what a proxy says behind its first line to be
     read as TLS, where it comes in a packet of its own.
     """
 
-    def __init__(self, proxy: HttpProxy | None, *arguments: Any, **more: Any) -> None:
+    def __init__(
+        self, places: NodeAddresses, proxies: Proxies, *arguments: Any, **more: Any
+    ) -> None:
         super().__init__(*arguments, **more)
-        self._http_proxy = proxy
+        self._places = places
+        self._proxies = proxies
 
     def _create_socket_connection(self) -> socket.socket:
-        if self._http_proxy is None:
+        # The host is what TLS checks the certificate for.
+        self._host, self._port = place = self._places.current
+        proxy = self._proxies.between(*place)
+        if proxy is None:
             return super()._create_socket_connection()
-        return self._http_proxy.tunnel(self._host, self._port, _PROXY_SECONDS)
+        return proxy.tunnel(*place, _PROXY_SECONDS)
 
 
 class Connection:
     """A connection to one broker, which it restores for ever; every message goes to `on_message`.
+
+    A cluster is one broker with several addresses: when one is lost, the next is tried.
 
     `on_message` and `on_up` are called on the network thread. While disconnected, what is published
     is queued.
@@ -136,7 +144,9 @@ class Connection:
         tls: Tls | None = None,
         proxies: Proxies = DIRECT,
     ) -> None:
-        """Prepare a connection to `broker` (HOST:PORT), which `start` makes.
+        """Prepare a connection to `broker`, which `start` makes.
+
+        broker: HOST:PORT, or those of a cluster's nodes with commas between.
 
         on_publish: is told topic and bytes of each message before it is handed on.
 
@@ -144,7 +154,7 @@ class Connection:
         certificate. None is a plain connection. It goes by the proxy that `proxies` have before the
         broker. Raises ConfigError for files of `tls` that cannot be used.
         """
-        self._host, self._port = split_host_port(broker)
+        self._places = NodeAddresses(broker)
         self._files = tls
         if tls is None:
             self._tls = None
@@ -153,7 +163,7 @@ class Connection:
             tls.warn_of_end()
             # Who knows our id can take our session over, again and again.
             client_id = f"{client_id}-{tls.tag(client_id)}"
-        self._proxy = proxies.between(self._host, self._port)
+        self._proxies = proxies
         self._id = client_id
         self.listening = frozenset(subscriptions)
         self._will = will
@@ -179,16 +189,14 @@ class Connection:
 
         Raises ServiceError after `timeout` seconds.
         """
-        self._client.connect_async(self._host, self._port, keepalive=KEEPALIVE)
+        self._client.connect_async(*self._places.current, keepalive=KEEPALIVE)
         self._backoff()
         self._client.loop_start()
         deadline = time.monotonic() + timeout
         while not self._up.wait(0.1) and not (stop is not None and stop.is_set()):
             if time.monotonic() > deadline:
                 self.stop()
-                raise ServiceError(
-                    f"broker {self._host}:{self._port}: {self._failure} (waited {timeout:g} s)"
-                )
+                raise ServiceError(f"broker {self._places}: {self._failure} (waited {timeout:g} s)")
 
     def check(self) -> None:
         """Raise BrokerRefuses where the broker drops the connection at one of our messages."""
@@ -256,7 +264,8 @@ class Connection:
 
     def _plain(self) -> paho.Client:
         return _Client(
-            self._proxy,
+            self._places,
+            self._proxies,
             CallbackAPIVersion.VERSION2,
             client_id=self._id,
             protocol=MQTTProtocolVersion.MQTTv311,
@@ -340,6 +349,7 @@ class Connection:
         # paho calls this where it handles the exception.
         self._flight.unreachable()
         self._complain(str(sys.exc_info()[1] or "no connection"))
+        self._places.advance()
         self._backoff()
 
     def _paho_says(self, _client: Any, _user: Any, level: int, text: str) -> None:
@@ -349,7 +359,7 @@ class Connection:
 
     def _complain(self, failure: str) -> None:
         if failure != self._failure:
-            log.warning("broker %s:%d: %s", self._host, self._port, failure)
+            log.warning("broker %s:%d: %s", *self._places.current, failure)
         self._failure = failure
 
     def _disconnected(
@@ -361,6 +371,7 @@ class Connection:
             log.warning("broker connection lost (%s); reconnecting", reason)
             if was_up:
                 self._suspect(time.monotonic() - self._accepted_at)
+            self._places.advance()
         self._tries = max(self._tries, self._flight.drops)
         self._backoff()
 
@@ -371,15 +382,14 @@ class Connection:
             return
         if drop.refused:
             self._too_large = (
-                f"broker {self._host}:{self._port}: drops the connection at a message of "
+                f"broker {self._places}: drops the connection at a message of "
                 f"{drop.size} bytes; raise its limit to {MAX_PACKET}, or set a smaller TACIT_CHUNK"
             )
         elif self._flight.drops == DROPS:
             log.warning(
-                "broker %s:%d: %d connections in a row ended at once, with a message of %d bytes "
+                "broker %s: %d connections in a row ended at once, with a message of %d bytes "
                 "in flight; going on (does the broker restart, or take less than that?)",
-                self._host,
-                self._port,
+                self._places,
                 DROPS,
                 drop.size,
             )

@@ -1,6 +1,6 @@
 """The store contract (services/tacit_services/journal/store/base.py).
 
-One test class, three backends, real servers.
+One test class, four backends, real servers.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from tacit_services.journal.store.append_rules import JournalLimits
 from tacit_services.journal.store.redis_client import without_password
 
 from tacit import errors
+from tests.helpers.postgres import PostgresServer, forget_all, postgres_server
 from tests.helpers.servers import RedisServer, redis_server
 from tests.helpers.stores import ALL_BYTES_1_MIB, Connect, connector, contents, entries, verdicts
 
@@ -44,7 +45,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
         yield running
 
 
-@pytest.fixture(params=["memory", "sqlite", "redis"])
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with postgres_server() as running:
+        yield running
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgresql"])
 def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]:
     """Yield `connect` of each backend in turn, on empty data."""
     place = str(tmp_path / "store.db")
@@ -52,6 +59,9 @@ def connect(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Connect]
         place = request.getfixturevalue("server").url
         with redis.Redis.from_url(place) as client:
             client.flushall()
+    if request.param == "postgresql":
+        place = request.getfixturevalue("postgres").url
+        forget_all(place)
     with ExitStack() as stack:
         yield connector(request.param, place, stack)
 
@@ -529,8 +539,14 @@ def play(connect: Connect, run: str, history: list[tuple[str, int, object]]) -> 
     return answers
 
 
-@settings(max_examples=120, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-@given(history=st.lists(OPERATION, min_size=4, max_size=14))
+OFTEN = settings(
+    max_examples=120, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+)
+HISTORIES = given(history=st.lists(OPERATION, min_size=4, max_size=14))
+
+
+@OFTEN
+@HISTORIES
 def test_all_backends_answer_a_random_history_alike(
     history: list[tuple[str, int, object]],
     server: RedisServer,
@@ -542,6 +558,18 @@ def test_all_backends_answer_a_random_history_alike(
         expected = play(connector("memory", "", stack), run, history)
         assert play(connector("sqlite", file, stack), run, history) == expected
         assert play(connector("redis", server.url, stack), run, history) == expected
+
+
+@pytest.mark.exhaustive
+@OFTEN
+@HISTORIES
+def test_postgresql_answers_a_random_history_as_the_others_do(
+    history: list[tuple[str, int, object]], postgres: PostgresServer
+) -> None:
+    run = f"random{next(fresh_run)}"
+    with ExitStack() as stack:
+        expected = play(connector("memory", "", stack), run, history)
+        assert play(connector("postgresql", postgres.url, stack), run, history) == expected
 
 
 def test_a_file_that_another_process_is_making_is_waited_for(tmp_path: Path) -> None:
@@ -589,12 +617,17 @@ def test_open_store_by_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "redis://[::1/0",
         "unix://",
         "postgres://h/db",
+        "postgresql://",
+        "postgresql:///db",
+        "postgresql://h",
+        "postgresql://h/db?no_such_option=1",
     ],
 )
 def test_a_bad_url_names_the_field_and_the_value(url: str) -> None:
     with pytest.raises(errors.ConfigError) as refusal:
         open_store(url, "run")
-    assert str(refusal.value).startswith(f"store: {url!r}")
+    place = "postgresql://…" if url.startswith("postgresql:") else url
+    assert str(refusal.value).startswith(f"store: {place!r}")
     assert "\n" not in str(refusal.value)
 
 

@@ -203,6 +203,33 @@ def test_everything_goes_on_after_the_brokers_death(tmp_path: Path) -> None:
         assert mqtt_client.ups == mqtt_client.connection.connects
 
 
+def test_where_one_node_dies_the_next_is_connected_to(tmp_path: Path) -> None:
+    places = [tmp_path / name for name in ("first", "second")]
+    for place in places:
+        place.mkdir()
+    with mosquitto(places[0]) as first, mosquitto(places[1]) as second:
+        addresses = f"{address(first)},{address(second)}"
+        with (
+            client(addresses, "either", "t/#") as mqtt_client,
+            client(address(second), "at-second", "t/#") as there,
+        ):
+            for count, (victim, other) in enumerate([(first, second), (second, first)], 2):
+                victim.kill()
+                wait_for(lambda count=count: mqtt_client.connection.connects >= count)  # type: ignore[misc]
+                echo(mqtt_client, "t/after", b"at %d" % other.port)  # subscribed there as well
+                if other is second:
+                    assert there.take().payload == b"at %d" % other.port
+                victim.start()
+        # One that is away at the start costs a try.
+        first.kill()
+        with client(addresses, "late", "t/late") as late:
+            echo(late, "t/late", b"here")
+        second.kill()
+        nodes = re.escape(f"broker {address(first)}, {address(second)}: ")
+        with pytest.raises(ServiceError, match=nodes), client(addresses, "none", seconds=0.5):
+            pass
+
+
 @contextmanager
 def small_broker(folder: Path, limit: int, port: int | None = None) -> Iterator[Mosquitto]:
     """Yield a mosquitto that takes packets of at most `limit` bytes."""

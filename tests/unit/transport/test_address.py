@@ -11,11 +11,24 @@ import pytest
 from tacit_client import FederationClient
 from tacit_services.doctor.host_route import HostRoute
 from tacit_services.enrollment.join_client import JoinClient
-from tacit_services.transport.address import bind, is_https
+from tacit_services.transport.address import NodeAddresses, bind, checked_several, is_https
 from tacit_services.transport.pinned_authority import document_at
 from tacit_services.transport.proxy import DIRECT
 
 from tacit.errors import ConfigError, ServiceError
+
+
+def test_of_several_addresses_each_has_its_turn() -> None:
+    places = NodeAddresses("a:1,[::1]:2")
+    turns = []
+    for _ in range(3):
+        turns.append(places.current)
+        places.advance()
+    assert turns == [("a", 1), ("::1", 2), ("a", 1)]
+    assert checked_several("a:1,[::1]:2") == "a:1,[::1]:2"
+    for wrong in ("", "a:1,", "a:1,b", "a:1;b"):
+        with pytest.raises(ValueError, match="expected HOST:PORT, or several with commas"):
+            checked_several(wrong)
 
 
 def test_what_is_accepted_sends_at_once() -> None:

@@ -183,6 +183,18 @@ class TestPassingOn:
         with door(broker, https) as front:
             assert served_by(front.address, hello(*offered)) == who
 
+    def test_of_a_brokers_nodes_one_that_answers_is_passed_to(
+        self, broker: Backend, https: Backend
+    ) -> None:
+        with bind(f"{HOST}:0") as unheard:  # not listened at: who connects is refused
+            dead = "{}:{}".format(*unheard.getsockname())
+            nodes = f"{dead},{broker.address}"
+            with closing(FrontDoor(bind(f"{HOST}:0"), nodes, https.address, LIMITS)) as front:
+                front.start()
+                assert [served_by(front.address, hello("mqtt")) for _ in range(2)] == [
+                    b"broker"
+                ] * 2
+
     def test_every_byte_passes_in_both_directions_and_so_does_the_end(
         self, broker: Backend, https: Backend
     ) -> None:

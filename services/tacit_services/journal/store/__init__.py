@@ -1,4 +1,4 @@
-"""Stores: a run's journal and snapshot, behind one contract, in memory, SQLite or Redis."""
+"""Stores of a run behind one contract: in memory, SQLite, Redis or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def open_store(url: str, run: str, *, max_entries: int = 4096, max_bytes: int = 
     It connects at the first use; `open` takes the run over for writing.
 
     `url` is `memory://` (private to the returned object), `sqlite:///relative.db`,
-    `sqlite:////absolute.db`, `redis://host:port/db`, `rediss://...` or
-    `unix:///path/to/socket?db=0`. `max_entries` and `max_bytes` (of payload) limit the journal:
-    while it holds either or more, an append is BUSY. Raises ConfigError, naming the field, for a
-    bad url, run name or limit.
+    `sqlite:////absolute.db`, `redis://host:port/db`, `rediss://...`, `unix:///path/to/socket?db=0`,
+    `redis+sentinel://host:port,host:port/name` or `postgresql://user@host:port/database`.
+    `max_entries` and `max_bytes` (of payload) limit the journal: while it holds either or more, an
+    append is BUSY. Raises ConfigError, naming the field, for a bad url, run name or limit.
 
     >>> store = open_store("memory://", "demo")
     >>> store.open(fingerprint="a run file's SHA-256")  # the first epoch
@@ -72,11 +72,25 @@ def open_store(url: str, run: str, *, max_entries: int = 4096, max_bytes: int = 
         return MemoryStore(run, limits)
     if scheme == "sqlite" and address.startswith("/") and address != "/":
         return SqliteStore(Path(address[1:]), run, limits)
-    if scheme in ("redis", "rediss", "unix"):
+    if scheme in ("redis", "rediss", "unix", "redis+sentinel"):
         # Imported here: it is slow to import, and a run on SQLite does without.
         from tacit_services.journal.store.redis_store import RedisStore
 
         return RedisStore(url, run, limits)
+    if scheme == "postgresql":
+        return _postgres(url, run, limits)
     raise errors.ConfigError(
-        f"store: {url!r} is not memory://, sqlite:///path.db, redis://host:port/db or unix:///path"
+        f"store: {url!r} is not memory://, sqlite:///path.db, redis://host:port/db, unix:///path, "
+        "redis+sentinel://host:port,host:port/name or postgresql://user@host:port/database"
     )
+
+
+def _postgres(url: str, run: str, limits: JournalLimits) -> Store:
+    """Return the store in PostgreSQL, whose library is an extra of its own."""
+    try:
+        from tacit_services.journal.store.postgres_store import PostgresStore
+    except ImportError as error:
+        raise errors.ConfigError(
+            "store: postgresql:// needs psycopg and libpq: pip install 'tacit[postgres]'"
+        ) from error
+    return PostgresStore(url, run, limits)

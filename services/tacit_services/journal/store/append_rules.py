@@ -1,12 +1,13 @@
-"""The rules that the three backends share: verdicts, limits, and words of refusals."""
+"""The rules that the backends share: verdicts, limits, and words of refusals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, Self
 
 from tacit import errors
-from tacit_services.journal.store.base import Anchor, StoredEntry, Verdict
+from tacit_services.journal.store.base import Anchor, Appended, StoredEntry, Verdict
 
 MAX_SEQ = 2**53 - 1  # the Redis script compares sequence numbers as Lua numbers, which are doubles
 
@@ -28,6 +29,39 @@ class JournalLimits:
         for name, value in (("max_entries", self.entries), ("max_bytes", self.bytes)):
             if value < 1:
                 raise errors.ConfigError(f"store: {name} is {value}, but must be at least 1")
+
+
+class Totals(NamedTuple):
+    """The run's last accepted position, what its journal holds now, and duplicates of all time."""
+
+    position: int
+    entries: int
+    bytes: int
+    duplicates: int
+
+    def after(self, answer: Appended, size: int) -> Self:
+        """Return the totals once an entry of `size` bytes was answered so."""
+        if answer.verdict is Verdict.DUPLICATE:
+            return self._replace(duplicates=self.duplicates + 1)
+        if answer.verdict is not Verdict.ACCEPTED:
+            return self
+        return self._replace(
+            position=answer.position, entries=self.entries + 1, bytes=self.bytes + size
+        )
+
+
+@dataclass(slots=True)
+class Known:
+    """The last position that an append of this process was given: a store's and its savers'.
+
+    A store that stands before it has lost messages, as after a fail-over.
+    """
+
+    position: int = 0
+
+    def heard(self, answers: Sequence[Appended]) -> None:
+        """Take in the answers of an append."""
+        self.position = max(self.position, *(answer.position for answer in answers))
 
 
 def judge(last: int, seq: int, depth: tuple[int, int], limits: JournalLimits) -> Verdict:

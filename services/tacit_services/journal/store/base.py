@@ -2,7 +2,7 @@
 
 The journal is the gradient buffer of the papers: a FIFO of accepted messages. First come the values
 of the contract (`Verdict`, `Anchor`, `NewEntry`, `Appended`, `StoredEntry`, `Snapshot`), then
-`Store` itself. The three backends beside this file keep the same promises and pass the same tests.
+`Store` itself. The backends beside this file keep the same promises and pass the same tests.
 
 Guarantee: an append is durable when it is answered, takes each number of an edge once, and fails
 under an old epoch. The order of acceptance is the order of application, so the model is a fold of

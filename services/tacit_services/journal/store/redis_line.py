@@ -54,6 +54,11 @@ class WriteLine:
             with contextlib.suppress(redis.RedisError, OSError):
                 self.answer()()
 
+    def give_up(self) -> None:
+        """Drop the connection, if there is one, with all that is on its way."""
+        if self._connection is not None:
+            self._lose()
+
     def answer(self) -> Callable[[], Any]:
         """Return a call that reads the answer to the latest command; it raises what `send` does.
 

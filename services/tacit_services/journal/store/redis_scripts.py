@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# KEYS meta journal snapshot seq large; ARGV format, fingerprint.
+# KEYS meta journal snapshot seq large; ARGV format, fingerprint, how far the epoch goes on.
 # Answers {epoch, 0, -1, -2 or -3; fingerprint or format held; entries there; entries due}: 0 if the
 # parameters are others, -1 unless every entry behind the snapshot is there, -2 if the format is
 # another (keys without one have format 1), -3 if one of the keys is gone without the others, as
@@ -24,19 +24,19 @@ for _, list in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], 'inf', 'inf')) do
     redis.call('UNLINK', list)
 end
 redis.call('ZREMRANGEBYSCORE', KEYS[5], 'inf', 'inf')
-return {redis.call('HINCRBY', KEYS[1], 'epoch', 1), held, there, due}
+return {redis.call('HINCRBY', KEYS[1], 'epoch', ARGV[3]), held, there, due}
 """
 
-# KEYS meta journal snapshot seq large; ARGV fingerprint.
+# KEYS meta journal snapshot seq large; ARGV fingerprint, how far the epoch goes on.
 # Answers the fingerprint held: where it is another, nothing has been written. What stays of
-# `meta` are the parameters, the epoch, one on, and the count of duplicates.
+# `meta` are the parameters, the epoch, so far on, and the count of duplicates.
 EMPTY = """
 local held = redis.call('HGET', KEYS[1], 'fingerprint') or ARGV[1]
 if held ~= ARGV[1] then return held end
 for _, list in ipairs(redis.call('ZRANGE', KEYS[5], 0, -1)) do redis.call('UNLINK', list) end
 redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
 redis.call('HDEL', KEYS[1], 'position', 'appended', 'dropped')
-redis.call('HINCRBY', KEYS[1], 'epoch', 1)
+redis.call('HINCRBY', KEYS[1], 'epoch', ARGV[2])
 return held
 """
 

@@ -1,4 +1,4 @@
-"""The store contract in Redis >= 7.0 or Valkey.
+"""The store contract in Redis >= 7.0 or Valkey, one server or those of a Sentinel.
 
 The journal is a stream; entry ids are `{position}-0`. Large payloads lie beside it
 (redis_large.py).
@@ -20,15 +20,22 @@ messages. `max_bytes` of all runs, and 256 MiB of updates on their way for each,
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import redis
 import xxhash
 
 from tacit import errors
-from tacit_services.journal.store import append_rules, redis_client, redis_large, redis_scripts
+from tacit_services.journal.store import (
+    append_rules,
+    redis_client,
+    redis_large,
+    redis_scripts,
+    redis_sentinel,
+)
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
@@ -42,13 +49,14 @@ from tacit_services.journal.store.base import (
 from tacit_services.journal.store.redis_line import RedisStage, WriteLine
 
 log = logging.getLogger("tacit.store")
+R = TypeVar("R")
 _FORMAT = 2  # of a run's keys; 1 (which wrote none) had no large payloads
 _ANCHORS = "tacit:anchors"  # one for all runs, so a cluster of several nodes cannot hold them
 _REPLY_S = 30.0  # a slow disk under `appendfsync always`, or a snapshot of hundreds of MB
 
 
 class RedisStore:
-    """One run on the server at `url` (redis://, rediss:// or unix://).
+    """One run on the server at `url` (redis://, rediss://, unix:// or redis+sentinel://).
 
     It connects at the first use. A server that is silent for `reply_s` seconds counts as lost.
     """
@@ -62,22 +70,29 @@ class RedisStore:
         self._run = run
         self._limits = limits
         self._epoch = 0
-        self._last_position = 0  # the last position that an append of this process was given
+        self._known = append_rules.Known()
         keys = [
             f"tacit:{{{run}}}:{name}" for name in ("journal", "meta", "seq", "snapshot", "large")
         ]
         self._journal, self._meta, self._seq, self._snapshot, self._large = keys
         self._staged = 0  # lists of pieces that this process has begun
         # Any: redis-py leaves execute_command untyped.
-        self._client: Any = redis_client.connected_later(url, self._display_url, reply_s)
+        self._client: Any
+        self._copies: redis_sentinel.Copies | None = None
+        if url.startswith(f"{redis_sentinel.SCHEME}:"):
+            self._client, self._copies = redis_sentinel.connected_later(
+                url, self._display_url, reply_s
+            )
+        else:
+            self._client = redis_client.connected_later(url, self._display_url, reply_s)
         self._line = WriteLine(self._client)
 
     def open(self, fingerprint: str) -> int:
         """See base.Store.open."""
         self._refuse_eviction()
         keys = (self._meta, self._journal, self._snapshot, self._seq, self._large)
-        epoch, stored, present, due = self._call(
-            "EVAL", redis_scripts.OPEN, len(keys), *keys, _FORMAT, fingerprint
+        (epoch, stored, present, due), copied = self._call_and_copy(
+            "EVAL", redis_scripts.OPEN, len(keys), *keys, _FORMAT, fingerprint, self._epoch_step()
         )
         if epoch == -2:
             reason = errors.other_format(int(stored), _FORMAT)
@@ -88,6 +103,7 @@ class RedisStore:
             raise append_rules.incomplete(self._display_url, self._run, present, due)
         if epoch == 0:
             raise append_rules.other_parameters(self._run, stored.decode(), fingerprint)
+        copied()
         self._epoch = int(epoch)
         self._line.begin_anew()
         if weak := self._forgetful():
@@ -146,8 +162,14 @@ class RedisStore:
             append_rules.check_numbers(entry.edge, entry.seq, entry.anchor)
         if not entries:
             return list
-        answer = self._written(self._commands(entries))
-        return lambda: self._appended(answer())
+        answer = self._written(self._commands(entries), self._appended)
+
+        def answers() -> list[Appended]:
+            appended = answer()
+            self._known.heard(appended)
+            return appended
+
+        return answers
 
     def stage(self) -> Stage:
         """See base.Store.stage."""
@@ -159,7 +181,6 @@ class RedisStore:
             raise append_rules.fenced(self._run, self._epoch)
         if rows[0][0] == b"lost":
             raise append_rules.lost(self._display_url, self._run)
-        self._last_position = max(self._last_position, *(position for _, position, _ in rows))
         return [
             Appended(Verdict(verdict.decode()), position, last) for verdict, position, last in rows
         ]
@@ -169,7 +190,7 @@ class RedisStore:
         limits = (self._limits.entries, self._limits.bytes)
         staged = list[list[Any]]()
         lists = list[str]()
-        arguments: list[Any] = [self._epoch, *limits, self._last_position]
+        arguments: list[Any] = [self._epoch, *limits, self._known.position]
         for entry in entries:
             payload = entry.payload
             key = ""
@@ -267,15 +288,23 @@ class RedisStore:
         keys = (self._journal, self._meta, self._snapshot, self._large)
         arguments = (self._epoch, snapshot.cursor, snapshot.state)
         command = ("EVAL", redis_scripts.SAVE, len(keys), *keys, *arguments)
-        status, stored, position = self._written([command])()
-        if status == b"fenced":
-            raise append_rules.fenced(self._run, self._epoch)
-        append_rules.check_cursor(snapshot.cursor, stored, position)
+        confirmed = self._known.position
+
+        def check(answer: Any) -> None:
+            status, stored, position = answer
+            if status == b"fenced":
+                raise append_rules.fenced(self._run, self._epoch)
+            if position < confirmed:
+                raise append_rules.lost(self._display_url, self._run)
+            append_rules.check_cursor(snapshot.cursor, stored, position)
+
+        self._written([command], check)()
 
     def saver(self) -> Saver:
         """See base.Store.saver."""
         store = RedisStore(self._url, self._run, self._limits, self._reply_s)
         store._epoch = self._epoch
+        store._known = self._known
         return store
 
     def snapshot(self) -> Snapshot | None:
@@ -305,10 +334,13 @@ class RedisStore:
     def empty(self, fingerprint: str) -> None:
         """See base.Store.empty."""
         keys = (self._meta, self._journal, self._snapshot, self._seq, self._large)
-        stored = self._call("EVAL", redis_scripts.EMPTY, len(keys), *keys, fingerprint).decode()
-        if stored != fingerprint:
-            raise append_rules.other_parameters(self._run, stored, fingerprint)
-        self._last_position = 0
+        stored, copied = self._call_and_copy(
+            "EVAL", redis_scripts.EMPTY, len(keys), *keys, fingerprint, self._epoch_step()
+        )
+        if stored.decode() != fingerprint:
+            raise append_rules.other_parameters(self._run, stored.decode(), fingerprint)
+        copied()
+        self._known.position = 0
 
     def anchors(self) -> dict[str, Anchor]:
         """See base.Store.anchors."""
@@ -325,17 +357,75 @@ class RedisStore:
         self._line.close()
         self._client.close()
 
-    def _written(self, commands: Sequence[Sequence[Any]]) -> Callable[[], Any]:
-        """Send commands that write; return a call that gives the answer to the last."""
+    def _epoch_step(self) -> int:
+        """Return how far an `open` moves the epoch.
+
+        A fail-over may forget one. Two processes that both opened the run, on either side of it,
+        have the same epoch only by a chance of one in two thousand million.
+        """
+        if self._copies is None:
+            return 1
+        return 1 + secrets.randbelow(1 << 31)
+
+    def _written(
+        self, commands: Sequence[Sequence[Any]], check: Callable[[Any], R]
+    ) -> Callable[[], R]:
+        """Send commands that write.
+
+        Return a call that gives what `check` makes of the last answer, once replicas have all.
+        """
         with self._service():
             self._line.send(commands)
-        answer = self._line.answer()
+            answer = self._line.answer()
+            copied = self._copied_on_line()
 
-        def read() -> Any:
+        def read() -> R:
             with self._service():
-                return answer()
+                raw = answer()
+            result = check(raw)
+            copied()
+            return result
 
         return read
+
+    def _copied_on_line(self) -> Callable[[], None]:
+        """Return a call that waits until replicas have all that was sent on the line."""
+        if self._copies is None:
+            return _nothing
+        self._line.send([self._copies.command])
+        answer = self._line.answer()
+
+        def copied() -> None:
+            with self._service():
+                count = answer()
+            self._check_copies(count)
+
+        return copied
+
+    def _call_and_copy(self, *command: Any) -> tuple[Any, Callable[[], None]]:
+        """Call a script that writes.
+
+        Return its answer, and a call that raises ServiceError where replicas do not have it.
+        """
+        copies = self._copies
+        if copies is None:
+            return self._call(*command), _nothing
+        with self._service(), self._client.pipeline(transaction=False) as both:
+            both.execute_command(*command)
+            both.execute_command(*copies.command)
+            answer, count = both.execute()
+        return answer, lambda: self._check_copies(count)
+
+    def _check_copies(self, count: int) -> None:
+        """Raise ServiceError where too few replicas have a write: who is primary is asked anew."""
+        if self._copies is None:
+            return
+        try:
+            self._copies.check(self._display_url, count)
+        except errors.ServiceError:
+            self._line.give_up()
+            self._client.connection_pool.disconnect()
+            raise
 
     def _call(self, *command: Any) -> Any:
         with self._service():
@@ -357,6 +447,10 @@ class RedisStore:
             raise errors.ServiceError(
                 f"store: {self._display_url}: {redis_client.reason(error)}"
             ) from error
+
+
+def _nothing() -> None:
+    """Do nothing: a single server has nobody to wait for."""
 
 
 def _position(entry_id: bytes) -> int:

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from tacit import errors
 from tacit_services.disk import sqlite_format
 from tacit_services.journal.store import append_rules
+from tacit_services.journal.store.append_rules import Totals
 from tacit_services.journal.store.base import (
     Anchor,
     Appended,
@@ -50,24 +50,6 @@ INSERT INTO anchor VALUES (?, ?, ?)
 ON CONFLICT (lineage) DO UPDATE SET count = excluded.count, head = excluded.head
 WHERE excluded.count > anchor.count
 """
-
-
-class _Totals(NamedTuple):
-    """The run's last accepted position, what its journal holds now, and duplicates of all time."""
-
-    position: int
-    entries: int
-    bytes: int
-    duplicates: int
-
-
-def _after(totals: _Totals, answer: Appended, size: int) -> _Totals:
-    """Return the totals once an entry of `size` bytes was answered so."""
-    if answer.verdict is Verdict.DUPLICATE:
-        return totals._replace(duplicates=totals.duplicates + 1)
-    if answer.verdict is not Verdict.ACCEPTED:
-        return totals
-    return _Totals(answer.position, totals.entries + 1, totals.bytes + size, totals.duplicates)
 
 
 class SqliteStore:
@@ -123,7 +105,7 @@ class SqliteStore:
             for entry in entries:
                 answer = self._append_one(db, entry, totals)
                 answers.append(answer)
-                totals = _after(totals, answer, len(entry.payload))
+                totals = totals.after(answer, len(entry.payload))
             self._set_totals(db, totals)
         return answers
 
@@ -233,7 +215,7 @@ class SqliteStore:
             self._open_db.close()
             self._open_db = None
 
-    def _append_one(self, db: sqlite3.Connection, entry: NewEntry, totals: _Totals) -> Appended:
+    def _append_one(self, db: sqlite3.Connection, entry: NewEntry, totals: Totals) -> Appended:
         key = (self._run, entry.edge)
         row = db.execute("SELECT seq FROM edge WHERE run = ? AND edge = ?", key).fetchone()
         last = int(row[0]) if row else 0
@@ -250,7 +232,7 @@ class SqliteStore:
             db.execute(_KEEP_ANCHOR, (anchor.lineage, anchor.count, anchor.head))
         return Appended(verdict, position, entry.seq)
 
-    def _fenced_totals(self, db: sqlite3.Connection) -> _Totals:
+    def _fenced_totals(self, db: sqlite3.Connection) -> Totals:
         """Return the totals, read inside the write transaction.
 
         Raises Fenced under an old epoch.
@@ -261,9 +243,9 @@ class SqliteStore:
         ).fetchone()
         if row is None or row[0] != self._epoch:
             raise append_rules.fenced(self._run, self._epoch)
-        return _Totals(*row[1:])
+        return Totals(*row[1:])
 
-    def _set_totals(self, db: sqlite3.Connection, totals: _Totals) -> None:
+    def _set_totals(self, db: sqlite3.Connection, totals: Totals) -> None:
         db.execute(
             "UPDATE run SET position = ?, entries = ?, bytes = ?, duplicates = ? WHERE run = ?",
             (*totals, self._run),
