@@ -89,13 +89,15 @@ class KeyedFiles:
         file has no privacy to protect. Raises ConfigError for a file that is not there.
         """
         train, test = self.path(self.train), self.path(self.test)
-        ids = [*self._ids(train), *self._ids(test)]
-        private = len(ids) - len(self._ids(test))
-        self._once(ids[:private], train.name)
-        self._once(ids[private:], test.name)
+        of_train, of_test = self._ids(train), self._ids(test)
+        ids = of_train + of_test
+        self._once(of_train, train.name)
+        self._once(of_test, test.name)
         self._once(ids, f"{train.name} and {test.name}")
+        if not of_train or not of_test:
+            raise DataError(f"{train.name} and {test.name}: one of them has no rows")
         x = np.concatenate([*self.reader.inputs(train), *self.reader.inputs(test)])
-        return KeyedPeople(ids, torch.from_numpy(x), private)
+        return KeyedPeople(ids, torch.from_numpy(x), len(of_train))
 
     def owned(self) -> Owned:
         """Return what the ledger of the private file is found by. Raises ConfigError, DataError."""
@@ -124,7 +126,8 @@ class KeyedFiles:
 
     def _marks(self, path: Path) -> Iterator[Marks]:
         x = np.concatenate(list(self.reader.inputs(path)))
-        units = hashed(text.encode() for text in self._ids(path))
+        # With the holder's name: the same people's other columns, elsewhere, have another ledger.
+        units = hashed(f"{self.name}\0{text}".encode() for text in self._ids(path))
         yield Marks(each_its_own(x, np.zeros(len(x), np.int64)), units)
 
 

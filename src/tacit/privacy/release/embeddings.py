@@ -223,7 +223,11 @@ class EmbeddingReleaser:
         self.random.renew()
         with flushed():
             embeddings = embed()
-        noisy = self._noisy(embeddings, len(rows), private)
+        if len(embeddings) != len(rows):
+            raise PrivacyError(f"{len(embeddings)} embeddings for {len(rows)} records")
+        noisy = self._noisy(embeddings[:private], private)
+        if public:
+            noisy = torch.cat([noisy, self._clear(embeddings[private:])])
         return ReleasedEmbedding(rows, noisy, self.ledger.history(), self.ledger.charged(), _SEAL)
 
     def release_once(
@@ -324,7 +328,14 @@ class EmbeddingReleaser:
             mechanism = plan.mode
         self.ledger.charge(1.0, multiplier, mechanism, secret=self.random.secret, count=count)
 
-    def _noisy(self, embeddings: Tensor, count: int, private: int) -> Tensor:
+    def _clear(self, embeddings: Tensor) -> Tensor:
+        """Return embeddings of public people, as the server sees private ones but for the noise."""
+        h = embeddings.detach().cpu().to(torch.float32)
+        if self.plan.private:
+            return clip_rows(h, self.plan.bound)
+        return h
+
+    def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
         if embeddings.dim() != 2 or len(embeddings) != count:
             raise PrivacyError(f"embeddings of shape {tuple(embeddings.shape)} for {count} records")
         plan = self.plan
@@ -333,6 +344,4 @@ class EmbeddingReleaser:
             return h.to(torch.float32)
         if plan.mode != "paper":
             h = clip_rows(h, plan.bound)
-        hidden = h[:private]
-        noisy = gaussian(hidden.flatten(), plan.std, self.random).to(torch.float32)
-        return torch.cat([noisy.view_as(hidden), h[private:]])
+        return gaussian(h.flatten(), plan.std, self.random).to(torch.float32).view_as(h)
