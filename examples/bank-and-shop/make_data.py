@@ -36,7 +36,11 @@ def write(suffix: str, people: range, seed: int) -> None:
         shop.append([f"S{number:06d}", *at_shop[1:]] if stranger else at_shop)
         labels.append([at_bank[0], default])
     chance.shuffle(shop)
-    for name, head, rows in (("bank", BANK, bank), ("shop", SHOP, shop), ("labels", LABELS, labels)):
+    for name, head, rows in (
+        ("bank", BANK, bank),
+        ("shop", SHOP, shop),
+        ("labels", LABELS, labels),
+    ):
         with (HERE / f"{name}{suffix}.csv").open("w", newline="") as file:
             csv.writer(file).writerows([head, *rows])
 

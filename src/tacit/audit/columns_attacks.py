@@ -28,7 +28,7 @@ _PLACES = (1.0,) * FEATURES, (0.0,) * FEATURES
 
 
 class BelievesRoster(ColumnsParty):
-    """A mutant: whoever the roster tests on is public, whatever file has them."""
+    """A mutant: people that the roster tests on are public, though the private file has them."""
 
     def _aligned(self, roster: Roster) -> NDArray[np.int64]:
         return align_or_blank(roster.names, self._names, self.edge)

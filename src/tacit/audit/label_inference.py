@@ -2,8 +2,8 @@
 
 Where embeddings are added up, the gradient of a record's embedding is p - y: negative at the label
 alone, so the party guesses that place. Labels that went through randomised response at ε_y are
-guessed right no more often than e^ε_y/(e^ε_y + C - 1), as the C labels are about alike likely. Where
-θ_m is frozen nothing is sent back, so there is nothing to guess from.
+guessed right no more often than e^ε_y/(e^ε_y + C - 1), as the C labels are about alike likely.
+Where θ_m is frozen nothing is sent back, so there is nothing to guess from.
 """
 
 from __future__ import annotations

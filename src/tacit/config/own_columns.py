@@ -53,7 +53,7 @@ class PartySection(Section):
 
 
 class ColumnsData(DataSection):
-    """Own columns of the same people, at parties, and labels at whoever starts the aggregator."""
+    """Own columns of the same people, at parties, and labels where the aggregator is."""
 
     kind: Literal["columns"] = Field(description="own columns of the same people, at parties")
     labels: str = Field(

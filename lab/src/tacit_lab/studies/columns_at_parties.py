@@ -2,9 +2,9 @@
 
     python -m tacit_lab.studies.columns_at_parties --seeds 3
 
-Two parties hold half of a published table's columns each. Three systems are compared at one person's
-ε, by the AUC on the public test people. All are simulated, so that ε is what the same releases would
-cost with secret noise.
+Two parties hold about half of a published table's columns each. Three systems are compared at one
+person's ε, by the AUC on the public test people. All are simulated, so that ε is what the same
+releases would cost with secret noise.
 
 - `columns`: each party releases its columns once, with noise, and the label holder trains on that.
 - `scores`: DP-SGD on summed scores, logistic regression. The label holder is trusted with the score
@@ -50,7 +50,7 @@ batch = 1000 }}
 edges.count = 2
 """
 _SCORES = """
-algorithm = {{ name = "audp", learning_rate = 4.0 }}
+algorithm = {{ name = "{central}", learning_rate = 4.0 }}
 privacy = {{ mechanism = "{noise}", epsilon = {epsilon}, delta = {delta}, clip = 0.5, \
 pushes = 240, batch = 1000 }}
 edges.count = 1
@@ -66,7 +66,15 @@ def run_file(system: str, table: str, epsilon: float | None, seed: int) -> RunFi
     if epsilon is not None and system != "scores":
         of_party = gdp.epsilon(gdp.mu_within(epsilon, DELTA) / math.sqrt(2), DELTA)
     noise = "none" if epsilon is None else "gaussian"
-    values = {"width": width, "clip": clip, "epsilon": of_party, "delta": DELTA, "noise": noise}
+    central = "asgd" if epsilon is None else "audp"
+    values = {
+        "central": central,
+        "width": width,
+        "clip": clip,
+        "epsilon": of_party,
+        "delta": DELTA,
+        "noise": noise,
+    }
     filled = (_SHARED + text).format(table=table, updates=updates, seed=seed, **values)
     return config.parse(filled, system)
 

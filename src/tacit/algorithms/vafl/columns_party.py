@@ -1,4 +1,4 @@
-"""A party of own columns: whoever it does not have is a blank, so nobody learns whom it has."""
+"""A party of own columns: a person that it lacks is a blank, so nobody learns whom it has."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tacit.protocol.vertical import Roster
 class ColumnsParty(Party):
     """A party that releases a noisy blank, the embedding 0, of each person that it does not have.
 
-    Guarantee: what is released is as long, and costs as much, whomever this party has. A person's
-    columns may be replaced by a blank or by any other columns: the noise hides either.
+    Guarantee: what is released is as long, and costs as much, for any people that this party has.
+    A person's columns may be replaced by a blank or by any other columns: the noise hides either.
     """
 
     def _aligned(self, roster: Roster) -> NDArray[np.int64]:
         """Return the place of each roster row, BLANK where this party has none.
 
-        People of its private file are sought among those that are trained on, and people of its
-        public file among those that are tested on: so nobody else's word makes a person public.
+        Its private file has those that are trained on, and its public file those that are tested
+        on. So nobody else's word makes a person public.
         Raises DataError where not one person of its private file is in the run.
         """
         assert self.private is not None

@@ -59,7 +59,7 @@ class Party:
     ) -> None:
         """x: (n', *shape) of the records called `names`, in this party's own order.
 
-        private: how many records are private, the first ones; the others are public people, who are
+        private: how many records are private, the first ones. The others are public people, who are
         tested on, and whose embeddings no noise hides. None: noise hides everybody's.
 
         regularization: λ of r(θ_m). device: where embeddings and their gradients are computed;

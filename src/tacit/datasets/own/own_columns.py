@@ -85,7 +85,7 @@ class KeyedFiles:
     def people(self) -> KeyedPeople:
         """Return all people of both files, those of the test file last.
 
-        Raises DataError for an id that occurs twice, also once in each file: whoever is in a public
+        Raises DataError for an id that occurs twice, also once in each file: who is in a public
         file has no privacy to protect. Raises ConfigError for a file that is not there.
         """
         train, test = self.path(self.train), self.path(self.test)
