@@ -103,7 +103,7 @@ def _numbers(definition: Definition[Any], only: int | None) -> range:
 
 
 def _of_parties(definition: Definition[Any]) -> bool:
-    return definition.algorithm.worker == "party"
+    return bool(definition.algorithm.worker == "party")
 
 
 def _of_edge(definition: Definition[Any], number: int, home: Path) -> Left | None:

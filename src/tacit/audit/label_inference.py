@@ -9,6 +9,7 @@ Where θ_m is frozen nothing is sent back, so there is nothing to guess from.
 from __future__ import annotations
 
 from collections import deque
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -61,7 +62,7 @@ def overheard(mode: str, mechanism: str, labels: Tensor, epsilon: float) -> Gues
         )
         for number, name in enumerate(definition.worker_names)
     }
-    waiting = deque(out.message for party in parties.values() for out in party.start())
+    waiting: deque[Any] = deque(out.message for party in parties.values() for out in party.start())
     schema = model.schema_hash()
     guessed: Guesses = {}
     sent = 0
@@ -79,7 +80,7 @@ def overheard(mode: str, mechanism: str, labels: Tensor, epsilon: float) -> Gues
     return guessed
 
 
-def _guesses(definition: Definition[object], feedback: Feedback, records: int) -> Guesses:
+def _guesses(definition: Definition[Any], feedback: Feedback, records: int) -> Guesses:
     """Return the label of each record of the batch whose gradient is sent back."""
     if feedback.gradient is None:
         return {}

@@ -7,6 +7,7 @@ import random
 from collections import deque
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -64,7 +65,7 @@ columns = { basket = { low = 0, high = 50 }, way = { values = ["web", "store"], 
 """
 
 
-def written(path: Path, head: list[str], rows: list[list[object]]) -> None:
+def written(path: Path, head: list[str], rows: list[Any]) -> None:
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([head, *rows])
 
@@ -97,7 +98,7 @@ def parsed(folder: Path, old: str = "", new: str = "") -> RunFile:
 
 
 def party(
-    definition: Definition[object], number: int, salt: bytes = SALT, ledger: Ledger | None = None
+    definition: Definition[Any], number: int, salt: bytes = SALT, ledger: Ledger | None = None
 ) -> Party:
     ledger = ledger or Ledger(":memory:", f"{number}")
     name = f"edge-{number}"
@@ -113,7 +114,7 @@ def test_a_persons_epsilon_is_shared_by_the_parties_who_pay_once(folder: Path) -
     assert server.version == 60
 
 
-def trained(definition: Definition[object], parties: list[Party]) -> LabelServer:
+def trained(definition: Definition[Any], parties: list[Party]) -> LabelServer:
     """Return the label holder at the end of a run of these parties, whose messages come in turn."""
     source = definition.source
     assert isinstance(source, OwnColumns)
@@ -203,6 +204,16 @@ def test_another_secret_or_other_people_are_refused_before_anything_is_paid(fold
     with pytest.raises(DataError, match="its key column has other ids, or TACIT_SALT is not"):
         stranger.on_message(roster)
     assert stranger.releaser.ledger.charged().count == 0
+
+
+def test_a_check_says_whom_a_party_lacks_and_refuses_one_that_has_nobody(folder: Path) -> None:
+    source = parsed(folder).define().source
+    assert source.remarks() == [
+        "shop.csv: lacks 1 of the 400 people of labels.csv, who are blanks there"
+    ]
+    written(folder / "shop.csv", ["card", "basket", "way"], [["A1", 3, "web"], ["A2", 3, "web"]])
+    with pytest.raises(DataError, match=r"shop\.csv: column 'card': none of the 400 people of"):
+        source.remarks()
 
 
 def test_a_label_that_is_no_value_of_the_target_is_refused(folder: Path) -> None:

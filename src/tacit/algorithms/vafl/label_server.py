@@ -69,8 +69,8 @@ class LabelServer(ServerRole):
     ) -> None:
         """head: θ_0's model of (M, width) embeddings. plan: a party's plan, by its name.
 
-        It comes from the run definition, and no party is asked for it. places: how many numbers of a
-        party's embedding say something, the first ones. None: all do.
+        It comes from the run definition, and no party is asked for it. places: how many numbers of
+        a party's embedding say something, the first ones. None: all do.
         """
         super().__init__(definition, head)  # line 1
         self.names = definition.worker_names

@@ -219,13 +219,35 @@ class OwnColumns:
         """Return None: `KeyedFiles.people` compares each holder's ids itself."""
 
     def remarks(self, only: int | None = None, *, quoting: bool = False) -> list[str]:
-        """Return what each holder of a file should know of it. Raises DataError."""
+        """Return what each holder of a file should know of it.
+
+        Where all files are here, also how many people a party lacks. Raises DataError where it
+        lacks all of them.
+        """
         chosen = self.parties if only is None else self.parties[only : only + 1]
-        return [
+        remarks = [
             f"{party.train}: {remark}"
             for party in chosen
             for remark in party.remarks(party.path(party.train))
         ]
+        return remarks if only is not None else [*remarks, *self._lacking()]
+
+    def _lacking(self) -> Iterator[str]:
+        labelled = self.labels.people()
+        wanted = set(labelled.ids[: labelled.private])
+        for party in self.parties:
+            people = party.people()
+            lacking = len(wanted - set(people.ids[: people.private]))
+            if lacking == len(wanted):
+                raise DataError(
+                    f"{party.train}: column {party.key!r}: none of the {len(wanted)} people of "
+                    f"{self.labels.train} is there; is it the column with their ids?"
+                )
+            if lacking:
+                yield (
+                    f"{party.train}: lacks {lacking} of the {len(wanted)} people of "
+                    f"{self.labels.train}, who are blanks there"
+                )
 
     def check(self, root: Path | None, only: int | None = None) -> None:
         """Raise ConfigError for a file that is not there; of one party's files alone if `only`."""
