@@ -83,7 +83,7 @@ endef
 run: setup ## train on the bundled digits as local processes, results in out/run
 	$(BIN)/tacit run experiments/audp-digits-strokes.toml --out out/run
 
-example: setup ## run one of examples/: NAME=own-table, credit, own-images, own-text, own-model, by-person, ask, no-public-data, fine-tune, lora, hugging-face
+example: setup ## run one of examples/: NAME=own-table, credit, own-images, own-text, own-model, by-person, ask, no-public-data, fine-tune, lora, hugging-face, bank-and-shop
 	@! test -f examples/$(NAME)/requirements.txt || $(BIN)/pip install -q -r examples/$(NAME)/requirements.txt
 	$(BIN)/python examples/$(NAME)/make_data.py
 	@if test -f examples/$(NAME)/steps.sh; then PATH="$(CURDIR)/$(BIN):$$PATH" sh examples/$(NAME)/steps.sh out/$(NAME); \

@@ -90,8 +90,16 @@ class ServiceSettings(BaseSettings):
             return None
         return Tls(self.tls_ca, self.tls_cert, self.tls_key)
 
-    def warn_of_salt(self, log: logging.Logger) -> None:
-        """Say so where the secret of a vertical run is the one that everybody knows."""
+    def judge_salt(self, log: logging.Logger, *, own: bool) -> None:
+        """Say so where the secret of a vertical run is the one that everybody knows.
+
+        own: whether records are people of own columns. Raises ConfigError then.
+        """
+        if self.salt == KNOWN_SALT and own:
+            raise ConfigError(
+                "TACIT_SALT: not set; it is the secret by which parties and label holder name "
+                "their people, so give all of them one, as `openssl rand -hex 16` prints it"
+            )
         if self.salt == KNOWN_SALT:
             log.warning(
                 "TACIT_SALT is not set, and %r is no secret: whoever hears the parties and can "

@@ -297,8 +297,8 @@ def _labelled_records(
     """Return the records of a vertical run, None of any other."""
     if definition.algorithm.worker != "party":
         return None
-    settings.warn_of_salt(log)
     vertical = vertical_settings.vertical(definition)
+    settings.judge_salt(log, own=vertical.own is not None)
     return record_labels.load(vertical, settings.data, settings.salt, settings.labels)
 
 

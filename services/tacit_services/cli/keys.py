@@ -66,6 +66,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     from tacit.config.learnt import LearntSection
     from tacit.config.own_arrays import BoundsSection, TokensSection
     from tacit.config.own_column import ColumnSection
+    from tacit.config.own_columns import PartySection
     from tacit.config.own_target import EventTarget, NextToken
     from tacit.config.sections import Away, Delay
 
@@ -91,6 +92,7 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     yield 'A step of [data] features, as `{basis = "strokes"}`', ("data",), ProjectionSection
     yield 'A step of [data] features, as `{front = "nets:Front"}`', ("data",), FrontSection
     yield "A column of [data] table, as `age = {low = 0, high = 110}`", ("data",), ColumnSection
+    yield "A party of [data] columns, as `[[data.parties]]`", ("data",), PartySection
     yield "The [data] table learnt, as `{questions = 6, …}`", ("data",), LearntSection
     yield 'A target of [data] table, as `{time = "days", …}`', ("data",), EventTarget
     yield 'A target of [data] table, as `{next_token = "note"}`', ("data",), NextToken

@@ -21,6 +21,7 @@ from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.own_steps import OwnStepsTask
 from tacit.config import RunFile
 from tacit.config.data import is_own_data
+from tacit.config.own_columns import ColumnsData
 from tacit.config.own_data import OwnData
 from tacit.config.site import Site
 from tacit.datasets.own.file_reading import digest
@@ -87,6 +88,8 @@ def _check_whose(run: RunFile, site: Site) -> None:
                 f"data.kind={run.data.kind}: is for rows of a member's own, and this one has "
                 "published data only (--published)"
             )
+    elif isinstance(run.data, ColumnsData):
+        raise ConfigError("data.kind=columns: a federation has no parties; start tacit party")
     elif not site.published:
         raise ConfigError(
             f"data.dataset={run.data.dataset}: is published data, and this member has rows of its "

@@ -59,21 +59,21 @@ def build_role(
     Raises ConfigError, DataError, PrivacyError.
     """
     device = tried(settings.device)
-    splits = datasets.splits(vertical.definition.source.name, settings.data)
-    embeddings = KeptEmbeddings(identity.path / "released")
-    settings.warn_of_salt(log)
+    settings.judge_salt(log, own=vertical.own is not None)
     name = identity.edge
     salt = settings.salt.encode()
     number = identity.number
     random = Random()
-    arguments = vertical, name, number, splits, salt, ledger, random, embeddings, device
-    role = vafl_algorithm.party(*arguments)
+    if vertical.own is None:
+        splits = datasets.splits(vertical.definition.source.name, settings.data)
+        embeddings = KeptEmbeddings(identity.path / "released")
+        arguments = vertical, name, number, splits, salt, ledger, random, embeddings, device
+        role = vafl_algorithm.party(*arguments)
+    else:  # beside the ledger, which outlives the run: so another training pays nothing more
+        embeddings = KeptEmbeddings(ledger.beside(f"released-{number}"))
+        role = vafl_algorithm.own_party(
+            vertical, name, number, salt, ledger, random, embeddings, device
+        )
     plan = role.releaser.plan
-    log.info(
-        "%s: %d records, %s, z = %.4g",
-        role.edge,
-        sum(map(len, splits)),
-        plan.declared,
-        plan.noise_multiplier,
-    )
+    log.info("%s: %s, z = %.4g", role.edge, plan.declared, plan.noise_multiplier)
     return role

@@ -16,11 +16,12 @@ import torch
 from tacit import rounding
 from tacit.algorithms import AlgorithmSettings, registry
 from tacit.algorithms.own.unloaded import Unloaded
+from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config import RunFile
 from tacit.config.algorithm_entries import is_own
 from tacit.config.definition import Definition
-from tacit.config.edge_looks import Judging
 from tacit.config.learnt import LearntSection
+from tacit.config.own_columns import ColumnsData
 from tacit.config.preflight import warnings
 from tacit.datasets import EdgeRows, PrivateRows
 from tacit.datasets.source import Source
@@ -95,7 +96,7 @@ def check(
     with slow.step("adding up what the ledgers have spent"):
         ledgers = own_budget.left(definition, home, only)
     facts += _learnt(definition, ledgers)
-    facts += _budget(plan, definition.judging, ledgers, home)
+    facts += _budget(definition, plan, ledgers, home)
     if definition.algorithm.worker == "edge":
         with slow.step("timing an update"):
             facts += _cost(definition, model, plan, reading)
@@ -105,7 +106,8 @@ def check(
     with slow.step("comparing the test set with private rows"):
         alike = own_budget.refuse_private_test(definition, home, rows_known=False, only=only)
     notes = [*run.notes, *remarks, *alike]
-    if only is None:  # what is compared are the rows of all
+    # What is compared are the rows of all; a party's have no label.
+    if only is None and definition.algorithm.worker != "party":
         notes += [*_absent(definition.source, edge_rows), *_unequal(definition, edge_rows)]
     notes += _far_from_rows(definition, [edge.count for edge in edge_rows])
     notes += [
@@ -296,17 +298,27 @@ def _learnt(
 
 
 def _budget(
-    plan: Plan, judging: Judging | None, ledgers: list[own_budget.Left], home: Path
+    definition: Definition[Any], plan: Plan, ledgers: list[own_budget.Left], home: Path
 ) -> Iterator[tuple[str, str]]:
+    judging = definition.judging
     if not plan.private:
         yield "privacy", f"none: privacy.mechanism={plan.mechanism}"
         return
-    pushes = plan.pushes_left(()) or 0
-    yield (
-        "privacy",
-        f"ε = {plan.epsilon:g}, δ = {plan.delta:g} for {pushes} releases an edge, "
-        f"z = {plan.noise_multiplier:g}, q = {plan.sampling_rate:.4g}",
-    )
+    if isinstance(definition.data, ColumnsData):
+        z = vertical(definition).plan(0).noise_multiplier
+        yield (
+            "privacy",
+            f"ε = {definition.privacy.epsilon:g}, δ = {plan.delta:g} of a person's columns at all "
+            f"{definition.edges.count} parties together, {plan.epsilon:.3g} at each; one release "
+            f"of each person, z = {z:.3g}",
+        )
+    else:
+        pushes = plan.pushes_left(()) or 0
+        yield (
+            "privacy",
+            f"ε = {plan.epsilon:g}, δ = {plan.delta:g} for {pushes} releases an edge, "
+            f"z = {plan.noise_multiplier:g}, q = {plan.sampling_rate:.4g}",
+        )
     if judging is not None:
         yield (
             "judging",

@@ -25,6 +25,7 @@ from tacit_client import ApiError, Client, Status, Unreachable
 
 from tacit import config
 from tacit.config.definition import Definition
+from tacit.config.own_columns import ColumnsData
 from tacit.config.preflight import warnings
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.children.processes import (
@@ -84,6 +85,7 @@ def run(
         shared["TACIT_RUN_ID"] = _run_id(definition, state)
         # `tacit predict` goes on with these.
         (state / output_folder.MARKER).write_text(json.dumps(shared), encoding="utf-8")
+        shared |= salt(definition, state)
         shared |= environment({"TACIT_JOURNAL_FILE": journal and journal.absolute()})
         beside.enter_context(cpu_turns.pipe(state / "turns", os.cpu_count() or 1))
         interrupted = beside.enter_context(stopping(children))
@@ -227,6 +229,16 @@ def _of_the_run(
             "TACIT_POLICY": policy,
         }
     )
+
+
+def salt(definition: Definition[Any], state: Path) -> dict[str, str]:
+    """Return the secret that names people of own columns, where no other is set; kept in `state`.
+
+    Raises ConfigError.
+    """
+    if not isinstance(definition.data, ColumnsData) or "TACIT_SALT" in os.environ:
+        return {}
+    return {"TACIT_SALT": kept_secret(state / "salt", "TACIT_SALT")}
 
 
 def _run_id(definition: Definition[Any], state: Path) -> str:

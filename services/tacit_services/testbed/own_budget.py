@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit import rounding
+from tacit.algorithms.vafl.vertical_settings import vertical
 from tacit.config.definition import Definition
 from tacit.errors import ConfigError, PolicyForbids, PrivacyError
 from tacit.privacy.accounting import History, Spend, epsilon_pld
@@ -101,6 +102,10 @@ def _numbers(definition: Definition[Any], only: int | None) -> range:
     return range(only, only + 1)
 
 
+def _of_parties(definition: Definition[Any]) -> bool:
+    return bool(definition.algorithm.worker == "party")
+
+
 def _of_edge(definition: Definition[Any], number: int, home: Path) -> Left | None:
     owned = definition.source.owned(number)
     if owned is None:
@@ -110,7 +115,10 @@ def _of_edge(definition: Definition[Any], number: int, home: Path) -> Left | Non
     spent = epsilon_pld(standing.history, plan.delta)
     # Questions come on top of the budget for training, each run of them with its own.
     counted = () if definition.ask is not None else of_purpose(standing.history, "training")
-    releases = plan.pushes_left(counted)
+    if _of_parties(definition):
+        releases = vertical(definition).plan(number).releases_left(standing.history)
+    else:
+        releases = plan.pushes_left(counted)
     origin = standing.origin
     unseen = standing.unseen
     tells = standing.tells
@@ -257,8 +265,14 @@ def _few(edges: list[str]) -> str:
 
 def trained_out(definition: Definition[Any], ledgers: list[Left], home: Path) -> str | None:
     """Return why no run can start, and what would: None where an edge can pay for something."""
-    if not ledgers or any(
-        ledger.releases is None or ledger.releases >= definition.traits.steps for ledger in ledgers
+    # What parties have released once they send again, unpaid: only they know whether they can.
+    if (
+        not ledgers
+        or _of_parties(definition)
+        or any(
+            ledger.releases is None or ledger.releases >= definition.traits.steps
+            for ledger in ledgers
+        )
     ):
         return None
     first = ledgers[0]
@@ -273,7 +287,11 @@ def trained_out(definition: Definition[Any], ledgers: list[Left], home: Path) ->
 def ends_early(definition: Definition[Any], ledgers: list[Left]) -> Iterator[str]:
     """Warn where ledgers that earlier runs have charged pay for fewer updates than the run asks."""
     left = [ledger.releases for ledger in ledgers if ledger.releases is not None]
-    if len(left) < definition.edges.count or not any(ledger.spent for ledger in ledgers):
+    if (
+        _of_parties(definition)
+        or len(left) < definition.edges.count
+        or not any(ledger.spent for ledger in ledgers)
+    ):
         return
     traits = definition.traits
     updates = sum(releases // traits.steps for releases in left) // traits.uploads
@@ -319,5 +337,5 @@ def opening(
     traits = definition.traits
     updates = definition.run.updates
     versions = sum(paid) // traits.steps // traits.uploads
-    if len(paid) == len(ledgers) and versions < updates:
+    if len(paid) == len(ledgers) and versions < updates and not _of_parties(definition):
         yield f"they pay for {versions} of {updates} {traits.counted}; the run ends there"

@@ -52,6 +52,7 @@ def predict(folder: Path, ask: Callable[[Client], Predictions]) -> Predictions:
     """
     definition, shared = _ended_run(folder)
     state = folder / "state"
+    shared |= local_run.salt(definition, state)
     http = f"127.0.0.1:{free_port()}"
     children: list[Child] = []
     with cpu_turns.pipe(state / "turns", os.cpu_count() or 1), stopping(children) as interrupted:

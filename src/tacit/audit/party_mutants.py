@@ -84,9 +84,11 @@ class AsIfFresh(EmbeddingReleaser):
 class MadeAgain(EmbeddingReleaser):
     """Makes the table anew whenever it is asked for."""
 
-    def release_once(self, name: str, rows: Tensor, embed: Callable[[], Tensor]) -> object:  # type: ignore[override]
+    def release_once(  # type: ignore[override]
+        self, name: str, rows: Tensor, embed: Callable[[], Tensor], public: int = 0
+    ) -> object:
         """Make a new release each time."""
-        return self.release(rows, embed)
+        return self.release(rows, embed, public)
 
 
 CACHED = AttackedParty("party, cached", "cached")

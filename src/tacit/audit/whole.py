@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Final, get_args
 
 from tacit.audit import histogram_edges, message_attacks, own_modules, population, rows_in_messages
+from tacit.audit.columns_attacks import columns_tests
+from tacit.audit.label_inference import label_tests
 from tacit.audit.moments_mutants import moments_tests
 from tacit.audit.mutants import LOCAL, OTHERS, SAMPLED
 from tacit.audit.party_mutants import party_tests
@@ -131,6 +133,8 @@ def audit(
         for name in ("places in a graph", "own", "raising", "dealt"):
             yield from SAMPLED_TESTS[name](HONEST[0], source, PUSHES[name])
         yield from party_tests(source, mutants=mutants)
+        yield from columns_tests(source, mutants=mutants)
+        yield from label_tests(source, mutants=mutants)
         # a network adds noise to times, too
         if host.seconds:
             more = 4

@@ -90,6 +90,10 @@ class DataSection(Section):
         """
         raise NotImplementedError
 
+    def of_each_worker(self, privacy: Privacy) -> Privacy:
+        """Return [privacy] as one worker has it; its ε is less where a person is at several."""
+        return privacy
+
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""
         raise NotImplementedError

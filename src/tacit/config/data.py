@@ -11,6 +11,7 @@ from tacit.config.algorithm_contract import Sections
 from tacit.config.asked_table import AskedTable
 from tacit.config.features import FeaturedData
 from tacit.config.own_arrays import ArraysData, ImagesData, PythonData
+from tacit.config.own_columns import ColumnsData
 from tacit.config.own_data import OwnData
 from tacit.config.own_table import TableData
 from tacit.datasets import (
@@ -122,7 +123,8 @@ Data = Annotated[
     | Annotated[AskedTable, Tag(_ASKED)]
     | Annotated[ArraysData, Tag("arrays")]
     | Annotated[ImagesData, Tag("images")]
-    | Annotated[PythonData, Tag("python")],
+    | Annotated[PythonData, Tag("python")]
+    | Annotated[ColumnsData, Tag("columns")],
     Discriminator(_kind_of),
 ]
 

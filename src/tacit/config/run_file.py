@@ -234,7 +234,8 @@ class RunFile(Section):
         rows = self._trained_rows()
         passes = self.algorithm.traits(self.edges.count).passes
         workers = self.edges.count + self.data.spare
-        return self.privacy.plans(rows, self.edges.epsilon, workers, passes)
+        privacy = self.data.of_each_worker(self.privacy)
+        return privacy.plans(rows, self.edges.epsilon, workers, passes)
 
     def plan(self, index: int, dealt: int = 0) -> Plan:
         """Return the privacy plan of edge number `index`, as `plans` has it."""

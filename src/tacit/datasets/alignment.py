@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tacit.errors import DataError
 
 NameHashes = NDArray[np.uint64]
+BLANK = -1  # the place of a record that a party does not have
 _SHOWN = 3  # missing records named in a message
 
 
@@ -41,16 +42,8 @@ def align(roster: NameHashes, mine: NameHashes, whose: str) -> NDArray[np.int64]
     nothing is sent about them. Raises DataError, naming `whose`, how many records are missing and
     the first of them, unless every record of the roster is among `mine`, and in the roster once.
     """
-    order = np.argsort(mine, kind="stable")
-    place = np.searchsorted(mine, roster, sorter=order)
-    if len(mine):
-        positions = order[np.minimum(place, len(mine) - 1)]
-    else:
-        positions = np.zeros(len(roster), dtype=np.int64)
-    if not len(mine):
-        missing = roster
-    else:
-        missing = roster[mine[positions] != roster]
+    positions = align_or_blank(roster, mine, whose)
+    missing = roster[positions == BLANK]
     if len(missing):
         first = ", ".join(f"{name:016x}" for name in missing[:_SHOWN])
         raise DataError(
@@ -58,7 +51,20 @@ def align(roster: NameHashes, mine: NameHashes, whose: str) -> NDArray[np.int64]
             f"{len(mine)} (by salted hash: {first}); every party needs the features of every "
             f"record, under the same id and salt"
         )
+    return positions
+
+
+def align_or_blank(roster: NameHashes, mine: NameHashes, whose: str) -> NDArray[np.int64]:
+    """Return where each name of the `roster` is among `mine`, (n,); BLANK where it is not.
+
+    Raises DataError, naming `whose`, where the roster has a name twice.
+    """
     # Else one record would be released again and again, at the price of one.
-    if len(np.unique(positions)) != len(positions):
+    if len(np.unique(roster)) != len(roster):
         raise DataError(f"{whose}: the run's roster of {len(roster)} names a record more than once")
-    return positions.astype(np.int64)
+    if not len(mine):
+        return np.full(len(roster), BLANK, dtype=np.int64)
+    order = np.argsort(mine, kind="stable")
+    place = np.searchsorted(mine, roster, sorter=order)
+    positions = order[np.minimum(place, len(mine) - 1)].astype(np.int64)
+    return np.where(mine[positions] == roster, positions, BLANK)

@@ -77,6 +77,13 @@ AT_PARTY = Guarantee(
 )
 
 
+_OF_PERSON = (
+    "(epsilon, delta)-DP of a person's columns at all parties together, mu-GDP, against server and "
+    "other parties; epsilon and mu of an edge: of the columns there; that a person has a label is "
+    "public to the parties"
+)
+
+
 class EdgePrivacy(BaseModel):
     """One edge's spending, by its own ledger."""
 
@@ -222,6 +229,11 @@ class Promise:
         """Return the promise for all rows of a unit together; unit: the column that names it."""
         words = self.guarantee.guarantee.replace("per record", f"per {unit}")
         return replace(self, guarantee=replace(self.guarantee, guarantee=words, unit=unit))
+
+    def of_person(self) -> Promise:
+        """Return the promise for people whose columns are at parties, which keep their ledgers."""
+        guarantee = replace(self.guarantee, guarantee=_OF_PERSON, unit="person")
+        return replace(self, guarantee=guarantee, lasting=True)
 
     def timed(self) -> Promise:
         """Return the promise where a module's steps, and so its time, follow a row's numbers."""

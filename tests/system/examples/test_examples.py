@@ -25,8 +25,8 @@ MADE = shutil.ignore_patterns(
 )
 QUICK = ("own-table",)
 FINE_TUNE = "fine-tune"  # which has a test of its own, as have these:
-ASK, NO_PUBLIC_DATA, CREDIT = "ask", "no-public-data", "credit"
-OF_ITS_OWN = {FINE_TUNE, ASK, NO_PUBLIC_DATA, CREDIT}
+ASK, NO_PUBLIC_DATA, CREDIT, COLUMNS = "ask", "no-public-data", "credit", "bank-and-shop"
+OF_ITS_OWN = {FINE_TUNE, ASK, NO_PUBLIC_DATA, CREDIT, COLUMNS}
 EXAMPLES = sorted(file.parent.name for file in (ROOT / "examples").glob("*/run.toml"))
 
 
@@ -115,6 +115,19 @@ def test_questions_are_answered_by_every_ward(tmp_path: Path) -> None:
     rows = sum(text.read_text().count("\n") - 1 for text in folder.glob("ward*.csv"))
     assert abs(answers[0]["value"] - rows) < 500
     assert all(each["question"] in output for each in answers)
+
+
+@pytest.mark.slow
+@pytest.mark.exhaustive
+def test_a_bank_and_a_shop_rank_their_people_and_pay_once_for_two_runs(tmp_path: Path) -> None:
+    folder, variables = made(COLUMNS, tmp_path)
+    first, _ = trained(folder / "run.toml", tmp_path / "first", variables)
+    second, output = trained(folder / "run.toml", tmp_path / "second", variables)
+    assert first["privacy"]["epsilon"] == pytest.approx(8.0, rel=1e-4)
+    assert second["privacy"]["epsilon"] == first["privacy"]["epsilon"]
+    assert first["privacy"]["unit"] == "person"
+    assert min(first["metrics"]["auc"], second["metrics"]["auc"]) > 0.8
+    assert "0 releases are left" in output
 
 
 @pytest.mark.slow

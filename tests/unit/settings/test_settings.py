@@ -34,12 +34,15 @@ def test_a_salt_that_everybody_knows_is_said(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = logging.getLogger("tacit.test")
-    read_settings(EdgeSettings).warn_of_salt(log)
+    read_settings(EdgeSettings).judge_salt(log, own=False)
     assert "TACIT_SALT is not set, and 'tacit' is no secret" in caplog.text
     caplog.clear()
     monkeypatch.setenv("TACIT_SALT", "a secret")
-    read_settings(EdgeSettings).warn_of_salt(log)
+    read_settings(EdgeSettings).judge_salt(log, own=True)
     assert caplog.text == ""
+    monkeypatch.delenv("TACIT_SALT")
+    with pytest.raises(ConfigError, match="TACIT_SALT: not set; it is the secret"):
+        read_settings(EdgeSettings).judge_salt(log, own=True)
 
 
 def test_defaults_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:

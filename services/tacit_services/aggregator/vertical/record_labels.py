@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+from functools import partial
 from pathlib import Path
 
 import safetensors.torch
@@ -33,13 +34,22 @@ def load(vertical: Vertical, data: Path | None, salt: str, labels: Path) -> Labe
 
     Raises ConfigError, DataError, PrivacyError.
     """
+    epsilon = vertical.settings.label_epsilon
+    if (own := vertical.own) is not None:
+        if epsilon is None:
+            return vafl_algorithm.own_records(own, salt.encode())
+        drawn = partial(_drawn, labels, own.target.outputs, epsilon)
+        return vafl_algorithm.own_records(own, salt.encode(), drawn, epsilon)
     train, test = datasets.splits(vertical.definition.source.name, data)
     records = vafl_algorithm.labelled_records((train, test), salt.encode())
-    epsilon = vertical.settings.label_epsilon
     if epsilon is None:
         return records
     noisy = answers(labels, train.y, train.classes, epsilon, records.names[: len(train)])
     return vafl_algorithm.labelled_records((train, test), salt.encode(), noisy, epsilon)
+
+
+def _drawn(path: Path, classes: int, epsilon: float, labels: Tensor, whose: NameHashes) -> Tensor:
+    return answers(path, labels, classes, epsilon, whose)
 
 
 def answers(path: Path, labels: Tensor, classes: int, epsilon: float, whose: NameHashes) -> Tensor:

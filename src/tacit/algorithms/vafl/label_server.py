@@ -46,6 +46,7 @@ from tacit.protocol.vertical import Feedback, Request, Roster
 
 LAST_SECONDS = 60.0  # the longest wait for the last evaluation after training
 PlanOfParty = Callable[[str], EmbeddingPlan]
+PlacesOfParty = Callable[[str], int | None]
 _Group = list[tuple[str, int, Tensor]]  # (party, step, rows)
 
 
@@ -64,10 +65,12 @@ class LabelServer(ServerRole):
         protocol: Protocol,
         labelled: LabelledRecords,
         plan: PlanOfParty,
+        places: PlacesOfParty = lambda party: None,
     ) -> None:
         """head: θ_0's model of (M, width) embeddings. plan: a party's plan, by its name.
 
-        It comes from the run definition; no party is asked for it.
+        It comes from the run definition, and no party is asked for it. places: how many numbers of
+        a party's embedding say something, the first ones. None: all do.
         """
         super().__init__(definition, head)  # line 1
         self.names = definition.worker_names
@@ -75,6 +78,7 @@ class LabelServer(ServerRole):
         self.protocol = protocol
         self.labelled = labelled
         self.plan = plan
+        self._places = places
         self.table = torch.zeros(len(labelled.names), *head.shape)
         # k of each entry's upload
         self.uploaded = torch.zeros(self.table.shape[:2], dtype=torch.int64)
@@ -190,12 +194,19 @@ class LabelServer(ServerRole):
     def scales(self) -> Tensor:
         """Return (M, 1): what θ_0's model multiplies each party's embeddings with, min(1, 1/c_m).
 
-        So a step is as long for every noise, whose standard deviation c_m is public.
+        So a step is as long for every noise, whose standard deviation c_m is public. Where a
+        party's embedding is narrower than the table it is (M, width), with 0 for noise alone.
         """
         parties, width = self.table.shape[1:]
         declared = [self.plan(edge).noise_variance(width) / width for edge in self.edges]
         variances = [*declared, *parties * [0.0]][:parties]
-        return torch.tensor(variances).clamp_min(1.0).rsqrt()[:, None]
+        scales = torch.tensor(variances).clamp_min(1.0).rsqrt()[:, None]
+        widths = [self._places(edge) for edge in self.edges]
+        if all(places is None for places in widths):
+            return scales
+        said = [width if places is None else places for places in widths]
+        said += [width] * (parties - len(said))
+        return scales * (torch.arange(width) < torch.tensor(said)[:, None])
 
     # -- Algorithms 1 and 2, server side -----------------------------------------------------------
 

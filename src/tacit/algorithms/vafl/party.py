@@ -11,13 +11,15 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import grad, vmap
 
 from tacit.algorithms.vafl.step_rules import Protocol, batch_rows
 from tacit.datasets.alignment import NameHashes, align
-from tacit.errors import BudgetSpent
+from tacit.errors import BudgetSpent, DataError
 from tacit.models.vectors import learnable
 from tacit.models.zoo.embedding_networks import Embedding
 from tacit.privacy.ledger import Ledger
@@ -53,8 +55,12 @@ class Party:
         releaser: EmbeddingReleaser,
         regularization: float = 0.0,
         device: str = "cpu",
+        private: int | None = None,
     ) -> None:
         """x: (n', *shape) of the records called `names`, in this party's own order.
+
+        private: how many records are private, the first ones. The others are public people, who are
+        tested on, and whose embeddings no noise hides. None: noise hides everybody's.
 
         regularization: λ of r(θ_m). device: where embeddings and their gradients are computed;
         what is released, and θ_m, are on the CPU.
@@ -66,6 +72,7 @@ class Party:
         self.releaser = releaser
         self.regularization = regularization
         self.device = device
+        self.private = private
         self._x = x
         self._names = names
         # a party follows its own plan whatever the server says
@@ -228,11 +235,27 @@ class Party:
         """Align, and upload h_{n,m}(θ_m^0) of every record (step 0, the note below Algorithm 1)."""
         if self.step >= 0:
             return []
-        self.place = torch.from_numpy(align(roster.names, self._names, self.edge))
+        self.place = torch.from_numpy(self._aligned(roster))
         self.records = roster.records
+        self.releaser.hold(len(self.place))
         self.step = 0
         frozen_once = self.releaser.plan.mode == "cached"
         return self._upload(torch.arange(len(self.place) if frozen_once else self.records), 0)
+
+    def _aligned(self, roster: Roster) -> NDArray[np.int64]:
+        """Return the place of each roster row. Raises DataError.
+
+        What is public is this party's word: the server cannot name a private record as public.
+        """
+        place = align(roster.names, self._names, self.edge)
+        if self.private is not None and not np.array_equal(
+            place < self.private, np.arange(len(place)) < roster.records
+        ):
+            raise DataError(
+                f"{self.edge}: the run's roster takes private records for public ones, or the "
+                "other way round"
+            )
+        return place
 
     def _activate(self, feedback: Feedback) -> list[Outgoing]:
         if feedback.step != self.step:  # an answer that was dealt with before
@@ -248,8 +271,9 @@ class Party:
         if self.releaser.plan.mode != "cached":
             released = self.releaser.release(rows, lambda: self._embed(self.theta, rows))
         elif self.step == 0 and not request:
+            public = 0 if self.private is None else len(rows) - self.records
             released = self.releaser.release_once(
-                self._name(), rows, lambda: self._embed(self.theta, rows)
+                self._name(), rows, lambda: self._embed(self.theta, rows), public
             )
         else:
             released = None  # the server has them
@@ -273,6 +297,8 @@ class Party:
         for tensor in (self.place, self.theta, self._x):
             digest.update(f"{tuple(tensor.shape)}".encode())
             digest.update(tensor.contiguous().numpy().tobytes())
+        if self.private is not None:
+            digest.update(f"the first {self.records} are private".encode())
         return digest.hexdigest()
 
     def _learn(self, k: int, gradient: Tensor) -> None:

@@ -12,6 +12,7 @@ from pydantic import Field
 from tacit.algorithms.base.step_sizes import StepSizes
 from tacit.config.algorithm_contract import AlgorithmSection, DataSection, Sections, WorkerKind
 from tacit.config.model import ModelSection
+from tacit.config.own_columns import ColumnsData
 from tacit.config.plans import Plans
 from tacit.config.traits import ReleaseTime, Traits
 from tacit.models import Model
@@ -24,6 +25,7 @@ from tacit.privacy.release.embeddings import Mode, declared
 from tacit.privacy.report import AT_PARTY, Composition, Promise
 
 _UNREAD = 1.0  # warn below this ratio of an embedding's length to its noise
+_LEARNT = 8.0  # √(people / width) / 2z from which credit and adult were learnt (docs/vertical.md)
 _RELEASED: dict[str, ReleaseTime] = {"trained": "in turn", "cached": "once"}  # by mode
 
 
@@ -61,8 +63,9 @@ class Vafl(StepSizes, AlgorithmSection):
     ratio: float = Field(0.5, gt=0, lt=1, description="ρ of Assumption 5")
     rarest: float | None = Field(None, gt=0, le=1, description="min q_m; None: 1/M")
     scale: Positive = Field(1.0, description="c_η of theorems 1 and 3")
-    embedding: Literal["linear", "mlp", "cnn", "lstm"] = Field(
-        "linear", description="a party's model θ_m"
+    embedding: Literal["linear", "mlp", "cnn", "lstm", "columns"] = Field(
+        "linear",
+        description="a party's model θ_m; columns: its columns themselves, with public constants",
     )
     width: int = Field(10, gt=0, le=4096, description="numbers in an embedding")
     hidden: tuple[Annotated[int, Field(gt=0)], ...] = Field(
@@ -88,6 +91,11 @@ class Vafl(StepSizes, AlgorithmSection):
     mode: Literal["cached", "fresh", "dp_sgd", "trained"] = Field(
         "cached",
         description="what θ_m may learn, and how often a record is released (docs/privacy.md)",
+    )
+    public_test: bool = Field(
+        False,
+        description="the people who are tested on are public: a party sends their embeddings "
+        "without noise; implied by own columns",
     )
     step_clip: Positive = Field(1.0, description="dp_sgd: C of one record's gradient of θ_m")
     label_epsilon: Positive | None = Field(
@@ -127,6 +135,8 @@ class Vafl(StepSizes, AlgorithmSection):
     def hindered(self, plan: Plan) -> list[str]:
         """Warn where noise hides an embedding: it is of one record, so nothing averages it."""
         z = 1 / gdp.mu_within(plan.epsilon, plan.delta)
+        if self.public_test or self.embedding == "columns":
+            return self._hidden_together(z, plan.batch / plan.sampling_rate)
         signal = 1 / (2 * z * math.sqrt(self.width))
         if signal >= _UNREAD:
             return []
@@ -134,6 +144,21 @@ class Vafl(StepSizes, AlgorithmSection):
             f"noise hides what a record's embedding says: its length is at most {signal:.2g} of "
             f"its noise's (1 / (2·z·√width), z ≥ {z:.2g} at ε = {plan.epsilon:g}): expect "
             "no more than a constant reaches; a larger ε helps, or a smaller algorithm.width"
+        ]
+
+    def _hidden_together(self, z: float, people: float) -> list[str]:
+        """Warn where noise hides what the columns of all people say together.
+
+        Each coordinate's covariance with the label has noise of about 2z/√people, and there are
+        `width` of them.
+        """
+        clear = math.sqrt(people / self.width) / (2 * z)
+        if clear >= _LEARNT:
+            return []
+        return [
+            f"noise hides much of what the columns of {people:.0f} people say together "
+            f"(√(people / width) / 2z = {clear:.1f}, and {_LEARNT:g} is enough): expect a model "
+            "that ranks a little better than chance; more people, a larger ε or fewer columns help"
         ]
 
     def release_mode(self, mechanism: Mechanism) -> Mode:
@@ -188,6 +213,7 @@ class Vafl(StepSizes, AlgorithmSection):
         if self.quadrants and parties != 4:
             raise ValueError(f"edges.count={parties}: quadrants are four")
         _columns_agree(run.data)
+        self._embedded_agree(run)
         if run.guard.norm_factor is not None:
             raise ValueError(
                 f"guard.norm_factor={run.guard.norm_factor:g}: vafl's uploads are no gradients"
@@ -198,11 +224,41 @@ class Vafl(StepSizes, AlgorithmSection):
                 f"concat"
             )
 
+    def _embedded_agree(self, run: Sections) -> None:
+        """Raise ValueError for what own columns, or an embedding that learns nothing, rule out."""
+        own = isinstance(run.data, ColumnsData)
+        if (own or self.public_test) and self.mode != "cached":
+            what = "data.kind=columns" if own else "algorithm.public_test=true"
+            raise ValueError(
+                f"algorithm.mode={self.mode}: {what} is for cached, where a person's columns are "
+                "released once"
+            )
+        if own and self.embedding != "columns":
+            raise ValueError(
+                f'algorithm.embedding={self.embedding}: own columns need embedding = "columns"'
+            )
+        if self.embedding == "columns" and (self.combine != "concat" or self.mode != "cached"):
+            raise ValueError(
+                f"algorithm.combine={self.combine}, mode={self.mode}: embedding = columns learns "
+                'nothing itself; it needs combine = "concat" and mode = "cached"'
+            )
+        if isinstance(run.data, ColumnsData) and self.width != run.data.most_places():
+            raise ValueError(
+                f"algorithm.width={self.width}: the widest party's columns take "
+                f"{run.data.most_places()} places; write that"
+            )
+        if own and run.privacy.private and run.privacy.pushes != 1:
+            raise ValueError(
+                f"privacy.pushes={run.privacy.pushes}: a person's columns are released once; leave "
+                "it out"
+            )
+
 
 def _columns_agree(data: DataSection) -> None:
-    if data.kind != "benchmark":
+    if data.kind not in ("benchmark", "columns"):
         raise ValueError(
-            f"data.kind={data.kind}: vafl's parties hold columns of a published data set"
+            f"data.kind={data.kind}: vafl's parties hold columns: of a published data set, or of "
+            'your own, data.kind = "columns"'
         )
     if data.partition != "iid" or data.spare:
         key, value = ("spare", data.spare) if data.spare else ("partition", data.partition)

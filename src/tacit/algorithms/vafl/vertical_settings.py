@@ -9,15 +9,17 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from tacit.algorithms.vafl.step_rules import Protocol, StepRule
 from tacit.algorithms.vafl.vafl_settings import Vafl
 from tacit.config.definition import Definition
 from tacit.datasets import Dataset, party_columns, party_view
+from tacit.datasets.own.own_columns import OwnColumns
 from tacit.errors import ConfigError
 from tacit.models import checked_size
-from tacit.models.zoo.embedding_networks import Embedding, embedding
+from tacit.models.zoo.embedding_networks import Embedding, embedding, of_columns
 from tacit.privacy.accounting import gdp
 from tacit.privacy.release.embeddings import EmbeddingPlan
 
@@ -34,9 +36,37 @@ class Vertical:
         """The [algorithm] section."""
         return self.definition.algorithm
 
-    def party_model(self, shape: tuple[int, ...]) -> Embedding:
-        """Return h_m of a party whose blocks have `shape`. Raises ConfigError."""
+    @property
+    def own(self) -> OwnColumns | None:
+        """The own columns that the run is of; None: columns of a published data set."""
+        source = self.definition.source
+        return source if isinstance(source, OwnColumns) else None
+
+    @property
+    def public_test(self) -> bool:
+        """Whether people who are tested on are public, so that no noise hides their columns."""
+        return self.settings.public_test or self.own is not None
+
+    def places(self, number: int) -> int | None:
+        """Return how many numbers of party `number`'s embedding say something; None: all do."""
+        if self.settings.embedding != "columns":
+            return None
+        if self.own is not None:
+            return self.own.places[number]
+        shape, _ = self.definition.source.shape
+        return self.view(torch.zeros(1, *shape), number).shape[1]
+
+    def party_model(self, shape: tuple[int, ...], number: int = 0) -> Embedding:
+        """Return h_m of party `number`, whose blocks have `shape`. Raises ConfigError."""
         a = self.settings
+        if a.embedding == "columns":
+            if self.own is not None:
+                files = self.own.parties[number]
+                return of_columns(files.affine, len(files.features), a.width)
+            if len(shape) != 1:
+                raise ConfigError(f"algorithm.embedding=columns: {shape} is no row of columns")
+            plain = (1.0,) * shape[0], (0.0,) * shape[0]
+            return of_columns(plain, shape[0], a.width)
         network = embedding(
             a.embedding,
             shape,

@@ -23,7 +23,8 @@ from tacit.models import Activation, Layered, LayerValues, Model, build
 from tacit.models.model_contract import Layout
 from tacit.models.zoo.lstm import stacked, unrolled
 
-EmbeddingKind = Literal["linear", "mlp", "cnn", "lstm"]
+EmbeddingKind = Literal["linear", "mlp", "cnn", "lstm", "columns"]
+Affine = tuple[tuple[float, ...], tuple[float, ...]]  # a gain and an offset of each place
 Combine = Literal["sum", "concat"]
 Neuron = Callable[[Tensor], Tensor]  # w_l·u_{l-1} + b_l -> the same + Z_l
 
@@ -57,6 +58,28 @@ class EmbeddingNetwork(Layered):
         for _ in self.hidden:
             x = self._activate(perturb(functional.linear(x, next(weights), next(weights))))
         return functional.linear(x, next(weights), next(weights))
+
+
+@dataclass(frozen=True)
+class ColumnsEmbedding(EmbeddingNetwork):
+    """A row itself as the embedding: (gain·x - offset)/√columns in its first places, 0 in others.
+
+    All constants are public, and nothing is drawn: a party's parameters say nothing of its rows.
+    columns: how many the row was encoded from, so that a usual row is about 1 long.
+    """
+
+    affine: Affine = ((), ())
+    columns: int = 1
+
+    def init(self, seed: int) -> Tensor:
+        """Return the weight (classes, places) with the gains on its diagonal, then the bias."""
+        gains, offsets = map(torch.tensor, self.affine)
+        places = len(gains)
+        weight = torch.zeros(self.classes, places)
+        weight[:places] = torch.diag(gains)
+        bias = torch.zeros(self.classes)
+        bias[:places] = -offsets
+        return torch.cat([weight.flatten(), bias]) / math.sqrt(self.columns)
 
 
 @dataclass(frozen=True)
@@ -202,6 +225,19 @@ def embedding(
         activation=activation,
         smoothing=smoothing,
     )
+
+
+def of_columns(affine: Affine, columns: int, width: int) -> ColumnsEmbedding:
+    """Return the embedding of rows of len(gains) places into `width` numbers, and nothing learnt.
+
+    Raises ConfigError where the row is wider.
+    """
+    places = len(affine[0])
+    if places > width:
+        raise ConfigError(
+            f"algorithm.width = {width}: a party's columns take {places} places; write that or more"
+        )
+    return ColumnsEmbedding("columns", (places,), width, affine=affine, columns=columns)
 
 
 def head(

@@ -143,6 +143,10 @@ class Ledger:
                 f"ledger {path}: {error}; refusing to train without its history"
             ) from error
 
+    def beside(self, name: str) -> Path:
+        """Return the path called `name` in the folder of the ledger's file."""
+        return Path(self._path).parent / name
+
     def _take(self, chain: Chain) -> None:
         """Begin where `chain` ends. Raises ValueError or OverflowError as `Chain.history`."""
         self._history = chain.history()

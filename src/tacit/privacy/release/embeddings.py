@@ -102,6 +102,16 @@ class EmbeddingPlan:
         """Return E||η||² of the noise on one embedding of `width` numbers."""
         return width * self.std**2
 
+    def releases_left(self, history: History) -> int | None:
+        """Return how many releases of each record the budget pays for after `history`.
+
+        None: it has no guarantee.
+        """
+        if not self.private:
+            return None
+        left = gdp.mu_within(self.epsilon, self.delta) ** 2 - gdp.mu(history) ** 2
+        return max(0, math.floor(left * self.noise_multiplier**2 * (1 + 1e-9)))
+
     @property
     def declared(self) -> str:
         """The mechanism as Hello names it."""
@@ -180,11 +190,21 @@ class EmbeddingReleaser:
         # Whether θ_m may depend on every record; after a restart it must be assumed.
         self._learned = plan.mode == "trained" and ledger.charged().count > 0
 
-    def release(self, rows: Tensor, embed: Callable[[], Tensor]) -> ReleasedEmbedding:
+    def hold(self, records: int) -> None:
+        """Count releases of records up to `records`, as a roster numbers them; no count falls."""
+        more = torch.zeros(max(0, records - len(self._released)), dtype=torch.int64)
+        self._released = torch.cat([self._released, more])
+        self._stepped = torch.cat([self._stepped, more])
+
+    def release(
+        self, rows: Tensor, embed: Callable[[], Tensor], public: int = 0
+    ) -> ReleasedEmbedding:
         """Charge the ledger, then compute `embed`, clip, add noise (11a) and seal the result.
 
         rows: int64 (b,) record numbers. `embed` returns their embeddings (b, e), row by row a
-        function of that record's features (and of θ_m).
+        function of that record's features (and of θ_m). public: the last so many rows are of people
+        whose features are public by the party's own word. They are cut to B, and get no noise and
+        no charge. That needs a frozen θ_m, or they would tell of other records.
 
         Guarantee: by mode, in the table above, (1/z)-GDP for each count of a record. The charge is
         durable before `embed` runs, because a crash inside it can depend on the data.
@@ -195,15 +215,23 @@ class EmbeddingReleaser:
         that do not match `rows`.
         """
         self._check(rows)
-        self._pay(rows)
+        if public and self.plan.mode not in FROZEN and self.plan.private:
+            raise PrivacyError(f"mode={self.plan.mode}: public rows need a frozen θ_m")
+        private = len(rows) - public
+        if private:
+            self._pay(rows[:private])
         self.random.renew()
         with flushed():
             embeddings = embed()
-        noisy = self._noisy(embeddings, len(rows))
+        if len(embeddings) != len(rows):
+            raise PrivacyError(f"{len(embeddings)} embeddings for {len(rows)} records")
+        noisy = self._noisy(embeddings[:private], private)
+        if public:
+            noisy = torch.cat([noisy, self._clear(embeddings[private:])])
         return ReleasedEmbedding(rows, noisy, self.ledger.history(), self.ledger.charged(), _SEAL)
 
     def release_once(
-        self, name: str, rows: Tensor, embed: Callable[[], Tensor]
+        self, name: str, rows: Tensor, embed: Callable[[], Tensor], public: int = 0
     ) -> ReleasedEmbedding:
         """Release the first time, and return the same bytes again later, at no further cost.
 
@@ -217,7 +245,7 @@ class EmbeddingReleaser:
         else:
             stored = self._store.get(name)
         if stored is None:
-            released = self.release(rows, embed)
+            released = self.release(rows, embed, public)
             if self._store is not None:
                 self._store.put(name, released.vectors)
             return released
@@ -299,6 +327,13 @@ class EmbeddingReleaser:
         else:
             mechanism = plan.mode
         self.ledger.charge(1.0, multiplier, mechanism, secret=self.random.secret, count=count)
+
+    def _clear(self, embeddings: Tensor) -> Tensor:
+        """Return embeddings of public people, as the server sees private ones but for the noise."""
+        h = embeddings.detach().cpu().to(torch.float32)
+        if self.plan.private:
+            return clip_rows(h, self.plan.bound)
+        return h
 
     def _noisy(self, embeddings: Tensor, count: int) -> Tensor:
         if embeddings.dim() != 2 or len(embeddings) != count:
