@@ -95,7 +95,7 @@ def _honest_model(subject: Subject) -> AdditiveModel:
 
 
 def _sure_of(model: AdditiveModel, label: int) -> Tensor:
-    """Return the parameters (d,) of a task: sure of a class, and of cells alone where it has any."""
+    """Return the parameters (d,) of a task, sure of a class: of cells alone where it has any."""
     scores = torch.zeros(2, model.width)
     scores[label, -1] = FAR
     if not model.pairs:
@@ -193,7 +193,9 @@ class GridsTwice(HistogramSums):
         return np.where(_in_cells(self.model, vectors), 2 * clipped, clipped)
 
 
-def _in_cells(model: AdditiveModel, vectors: Entries) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _in_cells(
+    model: AdditiveModel, vectors: Entries
+) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     """Return for each entry (B, S) whether it is in a cell of a pair."""
     places = vectors.places % model.width
     return (places >= model.starts[len(model.columns)]) & (places < model.starts[-1])

@@ -28,7 +28,8 @@ def additive_model(
 ) -> AdditiveModel:
     """Return the additive model for the run's data; folder: the run file's.
 
-    together: which of its columns, by their names, may say something in pairs. Raises ConfigError for a target or for rows that it cannot learn of.
+    together: which of its columns, by their names, may say something in pairs. Raises ConfigError
+    for a target or for rows that it cannot learn of.
     """
     kind = source.target.kind
     if kind not in ("classes", "number"):

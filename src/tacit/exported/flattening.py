@@ -69,7 +69,7 @@ def _place(model: AdditiveModel, name: str) -> int:
     names = [term.name for term in model.terms]
     if name not in names:
         listed = ", ".join(map(printable, names[: len(model.columns)]))
-        pairs = ", and pairs as \"age × hours\"" if model.pairs else ""
+        pairs = ', and pairs as "age × hours"' if model.pairs else ""
         raise ConfigError(
             f"COLUMN={printable(name)}: is no column of the model; it has {listed}{pairs}"
         )

@@ -1,6 +1,7 @@
 """A picture of an additive model: the function of each column, with the band that noise allows.
 
-A pair of columns is a heat map, in which cells that noise may have made are crossed out. The term that moves rows most is first. All panels have one scale, so a flat one moves little. The
+A pair of columns is a heat map, in which cells that noise may have made are crossed out. The term
+that moves rows most is first. All panels of columns have one scale, so a flat one moves little. The
 same functions have the same bytes, and their number is bounded. All words are written as text: no
 name of a file becomes markup. There is no script, no link, and nothing is loaded.
 """

@@ -1,8 +1,8 @@
 """The heat map of a pair of columns, as a part of the picture of an additive model.
 
 A cell's colour says what it adds, in steps of a fifth of the most that a cell of the pair adds or
-takes away. A cell is crossed out where the band that noise allows has 0 in it. Of several outputs it
-is the one that the pair moves most, which is named. The first column goes from top to bottom.
+takes away. A cell is crossed out where the band that noise allows has 0 in it. Of several outputs
+it is the one that the pair moves most, which is named. The first column goes from top to bottom.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class AdditiveModel(Model):
     def shares(self, params: Tensor) -> Reals:
         """Return what a histogram covers (T + 1,): the share of each term, and of the intercept.
 
-        Without pairs it is 1/√(K + 1) of each, whatever the parameters are.
+        Without pairs it is 1/√(K + 1) of each.
         """
         if not self.pairs:
             return np.full(len(self.columns) + 1, self.part)
@@ -109,7 +109,7 @@ class AdditiveModel(Model):
         return spread
 
     def says(self, params: Tensor) -> npt.NDArray[np.bool_]:
-        """Return for each term (T,) whether it is shown: every column, and pairs that say a thing."""
+        """Return for each term (T,) whether it is shown: a pair is where it adds something."""
         scores = params.reshape(self.classes, self.width).numpy()
         parts = (scores[:, start : start + pair.bins] for pair, start in self._pairs_from)
         return np.array([True] * len(self.columns) + [bool(part.any()) for part in parts])
@@ -187,10 +187,10 @@ class AdditiveModel(Model):
     def residuals(self, params: Tensor, x: Tensor, y: Tensor) -> Entries:
         """Return each row's gradient by its entries, with the opposite sign: what is left to learn.
 
-        Of a model with pairs it is what the shares cover, by them. x: (n, *shape); y: (n,). Guarantee: a row's entries are a function of that row and the
-        parameters, to the bit, and of no row beside it. Every number is added, multiplied, divided,
-        or looked up in a table, by itself. A row with a number that is not finite has
-        entries of 0.
+        Of a model with pairs it is what the shares cover, by them. x: (n, *shape); y: (n,).
+        Guarantee: a row's entries are a function of that row and the parameters, to the bit, and of
+        no row beside it. Every number is added, multiplied, divided, or looked up in a table, by
+        itself. A row with a number that is not finite has entries of 0.
         """
         bins = self.bins_of(x)
         left = self.residuals_at(params, bins, y.numpy())

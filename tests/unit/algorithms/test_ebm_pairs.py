@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 
 from tacit import config
 from tacit.algorithms import registry
+from tacit.algorithms.ebm.noise_of_runs import NoiseOfRuns
 from tacit.algorithms.ebm.pair_steps import PairPrior, without_columns
 from tacit.algorithms.ebm.pairs_server import PairsServer
 from tacit.algorithms.ebm.phases import LOOKS, Phases
@@ -25,7 +27,9 @@ def text(keys: str, labels: int = 2) -> str:
     columns = "age = { low = 0, high = 100 }\nheight = { low = 0, high = 100 }"
     written = RUN.replace("OUTCOME", OUTCOMES[labels]).replace("rows = 400", f"rows = {ROWS}")
     written = written.replace("age = { low = 0, high = 100 }", columns)
-    return written.replace('name = "ebm"', f'name = "ebm"\n{keys}').replace("count = 3", "count = 1")
+    return written.replace('name = "ebm"', f'name = "ebm"\n{keys}').replace(
+        "count = 3", "count = 1"
+    )
 
 
 def server(keys: str, labels: int = 2) -> PairsServer:
@@ -125,6 +129,21 @@ def test_listed_pairs_are_covered_from_the_first_count_on() -> None:
     assert role.horizon == 18
 
 
+def test_the_band_of_cells_is_of_runs_with_the_same_choice() -> None:
+    role, _ = searched()
+    read = role.bins_read()
+    assert isinstance(read, NoiseOfRuns)
+    again = read.again()
+    assert isinstance(again, PairsServer)
+    assert again._choice() == role.pairs == [0]
+    known = replace(read, updates=24).deviations()
+    assert known is not None
+    cells = known[role._cells]
+    assert (cells[:64] > 0.01).all()
+    assert not cells[64:].any()  # of pairs that were not chosen
+    assert read.rows[role._cells][:64].sum() == pytest.approx(ROWS, rel=1e-3)
+
+
 def test_a_server_that_was_stopped_in_its_search_goes_on_with_the_same_bits() -> None:
     x, y = rows()
     roles = [server("interactions = 1") for _ in range(2)]
@@ -179,8 +198,25 @@ def test_pairs_that_cannot_be_learnt_are_refused(keys: str, message: str | None)
 def test_more_pairs_than_can_be_told_apart_are_refused() -> None:
     settings = config.parse(text("interactions = 5"), "test").algorithm
     assert len(settings.pairs_of([str(number) for number in range(25)])) == 300
-    with pytest.raises(ConfigError, match="26 columns have 325 pairs.*algorithm.pairs"):
+    with pytest.raises(ConfigError, match=r"26 columns have 325 pairs.*algorithm.pairs"):
         settings.pairs_of([str(number) for number in range(26)])
+
+
+@pytest.mark.parametrize(
+    ("keys", "epsilon", "hinted"),
+    [
+        ("interactions = 5", "1.0", True),
+        ("interactions = 5", "2.0", False),
+        ('pairs = [["age", "job"]]', "1.0", False),
+    ],
+)
+def test_the_preflight_says_where_a_search_finds_little(
+    keys: str, epsilon: str, hinted: bool
+) -> None:
+    run = config.parse(text(keys).replace("epsilon = 1.0", f"epsilon = {epsilon}"), "test")
+    said = run.algorithm.hindered(run.plan(0))
+    assert said is not None
+    assert any("needs no search" in sentence for sentence in said) == hinted
 
 
 def test_pairs_need_exact_sums() -> None:

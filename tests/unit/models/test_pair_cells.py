@@ -19,9 +19,7 @@ PAIRS = (PairCells(0, 1, COLUMNS[0], COLUMNS[1]), PairCells(0, 2, COLUMNS[0], CO
 
 
 def paired(labels: int = 3) -> AdditiveModel:
-    return AdditiveModel(
-        "additive", (5,), labels or 1, columns=COLUMNS, labels=labels, pairs=PAIRS
-    )
+    return AdditiveModel("additive", (5,), labels or 1, columns=COLUMNS, labels=labels, pairs=PAIRS)
 
 
 def params(of: AdditiveModel, covered: tuple[bool, ...] = (True,) * 6) -> torch.Tensor:

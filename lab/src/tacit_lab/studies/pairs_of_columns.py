@@ -1,6 +1,7 @@
 """`ebm` with and without pairs of columns, on Adult and on a table whose truth has a pair.
 
-    python -m tacit_lab.studies.pairs_of_columns [--tables adult pair] [--epsilons 1 4] [--seeds 1 …]
+    python -m tacit_lab.studies.pairs_of_columns [--tables adult pair] [--epsilons 1 …]
+        [--seeds 1 …]
 
 measures what lab/measured/pairs.json does not have yet, and prints the table of docs/accuracy.md.
 Tables, edges and noise are those of `seven_tables`. interactions: 0, or 5 that are chosen. listed:

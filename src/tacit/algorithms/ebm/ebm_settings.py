@@ -18,6 +18,7 @@ from tacit.privacy.policy import Positive
 from tacit.privacy.release import Plan
 
 _HIDDEN: Final = 20.0  # rows of an edge for each that noise hides in a bin
+_FINDS: Final = 2.0  # ε from which on a search was worth its releases (docs/accuracy.md)
 RELEASES = 18  # of an edge: two that count, and sixteen steps
 SEARCHING = 26  # of an edge, where pairs are chosen: nine steps, then `Phases`
 MOST_INTERACTIONS = 20
@@ -26,7 +27,7 @@ RESIDUAL = (
     0.7  # C: half of what a residual of two classes can be, 1/√2 at a probability of one half
 )
 
-NamePair = Annotated[tuple[str, str], Field(strict=False)]
+NamePair = Annotated[tuple[str, ...], Field(strict=False, min_length=2, max_length=2)]
 
 
 class EbmSettings(AlgorithmSettings):
@@ -96,15 +97,23 @@ class EbmSettings(AlgorithmSettings):
         )
 
     def hindered(self, plan: Plan) -> list[str]:
-        """Return a sentence where noise hides the rows of an edge."""
+        """Return a sentence where noise hides the rows of an edge, or a search's pairs."""
+        sentences = []
         rows = plan.batch / plan.charged_rate
-        hidden = plan.noise_multiplier / math.sqrt(RELEASES)
-        if rows > _HIDDEN * hidden:
-            return []
-        return [
-            f"privacy.epsilon={plan.epsilon:g}: in each bin noise weighs as {hidden:.3g} of an "
-            f"edge's {rows:g} rows, so little is learnt; more rows, or a larger ε"
-        ]
+        releases = SEARCHING if self.searches else RELEASES
+        hidden = plan.noise_multiplier / math.sqrt(releases)
+        if rows <= _HIDDEN * hidden:
+            sentences.append(
+                f"privacy.epsilon={plan.epsilon:g}: in each bin noise weighs as {hidden:.3g} of an "
+                f"edge's {rows:g} rows, so little is learnt; more rows, or a larger ε"
+            )
+        if self.searches and plan.epsilon < _FINDS:
+            sentences.append(
+                f"algorithm.interactions={self.interactions}: at ε={plan.epsilon:g} a search finds "
+                f"few pairs, and was no gain where it was measured; ε of {_FINDS:g} or more, or "
+                "name likely pairs in algorithm.pairs alone, which needs no search"
+            )
+        return sentences
 
     def agree(self, run: Sections) -> None:
         """Raise ValueError where this section contradicts the others."""

@@ -26,6 +26,7 @@ from tacit.questions.row_parts import PlaceNumbers, Reals
 
 _CELLS = MOST_SIDE**2
 _SIZE = 0.5  # τ of a pair, beside that of a column
+_TINY = 1e-30  # more than 0: a column without a row has no direction
 _BINS = 32  # at which `smoothness` is stated
 
 
@@ -86,16 +87,18 @@ class PairPrior:
 def without_columns(sums: Reals, rows: Reals) -> Reals:
     """Return sums (c, P, 64) without what either column alone would explain.
 
-    rows: (P, 64), which are taken for those of columns that do not go together.
+    rows: (P, 64), which are taken for those of columns that do not go together: p_i·q_j. Then a
+    column's part of a cell's sum is p_i·q_j·a_i, or p_i·q_j·b_j. What is left is orthogonal to
+    these, so the noise of no cell grows.
     """
     shape = (*sums.shape[:2], MOST_SIDE, MOST_SIDE)
     grids = sums.reshape(shape)
     cells = rows.reshape(shape[1:])
-    everybody = np.maximum(cells.sum(axis=(1, 2), keepdims=True), 1e-9)
-    across = cells.sum(axis=1, keepdims=True) / everybody
-    down = cells.sum(axis=2, keepdims=True) / everybody
-    grids = grids - grids.sum(axis=2, keepdims=True) * down
-    grids = grids - grids.sum(axis=3, keepdims=True) * across
+    for axis in (1, 2):
+        side = cells.sum(axis=3 - axis, keepdims=True)
+        direction = side / np.sqrt(np.square(side).sum(axis=axis, keepdims=True) + _TINY)
+        along = (grids * direction).sum(axis=axis + 1, keepdims=True)
+        grids = grids - along * direction
     return grids.reshape(sums.shape)
 
 

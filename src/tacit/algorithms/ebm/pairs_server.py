@@ -1,9 +1,9 @@
 """The server of a run in which pairs of columns say something together, too.
 
 An edge has one answer to every task: a noisy histogram of residuals over what the task's model says
-by its shares. So a search covers the cells of all candidates, and a step the columns and the chosen
-pairs. A search moves no score. When it ends, the server takes the pairs whose noisy sums are likelier
-with a function than without, at most `interactions` of them. Then each edge counts its rows in
+by its shares. So a look covers the cells of all candidates, and a step the columns and the chosen
+pairs. A look moves no score. When every edge has looked, the server takes the pairs whose noisy
+sums are likelier with a function than without, at most `interactions` of them. Then each edge counts its rows in
 their cells, class by class, as it did in the bins of columns.
 
 Guarantee. Which pairs are chosen follows from what was released: the choice costs what its releases
@@ -68,7 +68,7 @@ class PairsServer(EbmServer):
         model: Model,
         chosen: tuple[int, ...] | None = None,
     ) -> None:
-        """chosen: the pairs that a search will choose, whatever it sees; None: the best."""
+        """chosen: the pairs that a search will choose in any case; None: the best."""
         assert isinstance(model, AdditiveModel)
         settings = definition.algorithm
         self._will_choose = chosen
@@ -142,11 +142,12 @@ class PairsServer(EbmServer):
         covered = np.zeros(len(self._model.terms) + 1, np.bool_)
         first = len(self._model.columns)
         pairs: Sequence[int] = self.pairs
+        has_pairs = 0 <= self.since <= version
         if kind == "look":
             pairs = range(len(self._model.pairs))
         elif kind == "columns" and self.since != 0:
-            pairs = ()
-        elif kind == "step" and not 0 <= self.since <= version:
+            pairs = ()  # a search chooses some later, and they are counted alone
+        elif kind == "step" and not has_pairs:
             pairs = ()
         covered[:first] = covered[-1] = kind in ("columns", "step")
         covered[[first + number for number in pairs]] = True

@@ -10,8 +10,8 @@ at most. It needs that a unit's vector is a function of its own rows, of the par
 public constants alone, to the bit: `AdditiveModel.residuals` computes each number by itself. So
 a row moves the histogram by C at most, also at a model that a hostile server has sent. A row is in
 one bin of each of K columns, and pays for all of them together: its vector is as long as its
-residual. Pairs of columns are paid for in the same way, whatever shares a server has sent: the
-vector is clipped as a whole.
+residual. Pairs of columns are paid for in the same way. If a server sends other shares, then the
+vector is still clipped as a whole.
 """
 
 from __future__ import annotations
