@@ -3,8 +3,8 @@
 An edge has one answer to every task: a noisy histogram of residuals over what the task's model says
 by its shares. So a look covers the cells of all candidates, and a step the columns and the chosen
 pairs. A look moves no score. When every edge has looked, the server takes the pairs whose noisy
-sums are likelier with a function than without, at most `interactions` of them. Then each edge counts its rows in
-their cells, class by class, as it did in the bins of columns.
+sums are likelier with a function than without, at most `interactions` of them. Then each edge
+counts its rows in their cells, class by class, as it did in the bins of columns.
 
 Guarantee. Which pairs are chosen follows from what was released: the choice costs what its releases
 cost, which the ledgers charge one by one, as all others.
