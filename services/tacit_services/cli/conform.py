@@ -163,7 +163,7 @@ def _rehearsal(entry: str, run: Path | None, seed: int, place: Path) -> Rehearsa
         asks = made_up.questions(place)
         return Rehearsal(asks, seed, made_up.rows_of(asks, place))
     key = "entry" if is_own(entry) else "name"
-    implied = built_in(entry).settings.implied(1) if entry in BUILT_IN else {}
+    implied = built_in(entry).settings.implied(1, {}) if entry in BUILT_IN else {}
     model = "" if "model" in implied else _MODEL
     text = _RUN.format(key=key, entry=entry, model=model)
     parsed = _parsed(text, entry)

@@ -5,7 +5,7 @@ They are what other code may ask of any kind of data and any algorithm without k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -123,12 +123,19 @@ class AlgorithmSection(Section):
     name: str
 
     @classmethod
-    def implied(cls, workers: int) -> dict[str, dict[str, Any]]:
+    def implied(cls, workers: int, stated: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Return keys by section that a run file of `workers` workers may leave out, and are these.
 
-        They count as stated.
+        They count as stated. stated: this section as the file has it, not checked yet.
         """
         return {}
+
+    def pairs_of(self, names: Sequence[str]) -> tuple[tuple[int, int], ...]:
+        """Return which of an additive model's columns `names` may say something in pairs.
+
+        Each pair has the columns' places, in ascending order. Raises ConfigError.
+        """
+        return ()
 
     def lacking(self, privacy: Privacy) -> list[str]:
         """Return the keys that a run file must state where an own algorithm's code is not here."""

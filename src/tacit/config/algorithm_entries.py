@@ -82,7 +82,7 @@ def with_implied(content: Any) -> Any:
     if not (isinstance(name, str) and name in BUILT_IN and isinstance(workers, int)):
         return content
     filled = dict(content)
-    for key, implied in built_in(name).settings.implied(workers).items():
+    for key, implied in built_in(name).settings.implied(workers, section).items():
         stated = filled.get(key, {})
         if isinstance(stated, Mapping):
             filled[key] = {**implied, **stated}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +16,20 @@ from tacit.datasets.own.schema import Category, Column, Dated, Hashed, Number, T
 from tacit.errors import ConfigError
 from tacit.models.additive import ADDITIVE, AdditiveModel
 from tacit.models.bins import BinnedColumn, category_column, number_column
+from tacit.models.pair_cells import PairCells
 
+Together = Callable[[Sequence[str]], tuple[tuple[int, int], ...]]
 _MONTHS = tuple(str(number) for number in range(1, 13))
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 def additive_model(
-    section: ModelSection, data: DataSection, source: Source, folder: Path
+    section: ModelSection, data: DataSection, source: Source, folder: Path, together: Together
 ) -> AdditiveModel:
     """Return the additive model for the run's data; folder: the run file's.
 
-    Raises ConfigError for a target or for rows that it cannot learn of.
+    together: which of its columns, by their names, may say something in pairs. Raises ConfigError
+    for a target or for rows that it cannot learn of.
     """
     kind = source.target.kind
     if kind not in ("classes", "number"):
@@ -38,8 +41,18 @@ def additive_model(
     if source.integers is not None:
         raise ConfigError(f"model.name={ADDITIVE}: needs columns, not a text; use python")
     columns = tuple(_columns(section.bins, data, shape, folder))
+    pairs = tuple(
+        PairCells(one, other, columns[one], columns[other])
+        for one, other in together([column.name for column in columns])
+    )
     return AdditiveModel(
-        ADDITIVE, shape, classes or 1, section.regularization, columns=columns, labels=classes
+        ADDITIVE,
+        shape,
+        classes or 1,
+        section.regularization,
+        columns=columns,
+        labels=classes,
+        pairs=pairs,
     )
 
 

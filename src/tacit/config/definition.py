@@ -96,7 +96,10 @@ class Definition(Generic[A_co]):
             sheet = self.data.question_sheet(self.ask)
             return checked_size(SumsModel(SUMS, shape, 1, sheet=sheet))
         if self.model.name == ADDITIVE:
-            return checked_size(additive_model(self.model, self.data, self.source, self.folder))
+            made = additive_model(
+                self.model, self.data, self.source, self.folder, self.algorithm.pairs_of
+            )
+            return checked_size(made)
         objective = objective_of(self.source.target)
         model = self.algorithm.build_model(
             self.model, shape, classes, self.edges.count, self.folder, objective,

@@ -8,7 +8,7 @@ run's releases leaves, where these are known.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from tacit.models.additive import AdditiveModel
 from tacit.models.bins import BinEdges
+from tacit.models.pair_cells import PairCells
 from tacit.questions.row_parts import Reals
 
 _OF_NOISE = math.sqrt(2 / math.pi)  # the mean distance from 0 of what has the deviation 1
@@ -31,7 +32,10 @@ class BinFigures:
 
 @dataclass(frozen=True, slots=True)
 class AdditiveTerm:
-    """A term. columns: their names. added: (outputs, b). rows, deviations: (b,), or nan."""
+    """A term. columns: their names. added: (outputs, b). rows, deviations: (b,), or nan.
+
+    sides: of a pair of columns, what lies in the cells of either; empty: of one column.
+    """
 
     columns: tuple[str, ...]
     numeric: bool
@@ -39,6 +43,7 @@ class AdditiveTerm:
     added: Reals
     rows: Reals
     deviations: Reals
+    sides: tuple[tuple[str, ...], ...] = ()
 
     @property
     def name(self) -> str:
@@ -76,19 +81,24 @@ class AdditiveTerm:
         }
 
 
-def terms_of(model: AdditiveModel, table: Reals, figures: BinFigures) -> list[AdditiveTerm]:
-    """Return the terms of a model, in its order; table: what each bin adds (outputs, W)."""
+def terms_of(
+    model: AdditiveModel, table: Reals, figures: BinFigures, numbers: Sequence[int]
+) -> list[AdditiveTerm]:
+    """Return the terms of these numbers; table: what each bin adds (outputs, W)."""
     terms = []
-    for column, start in zip(model.columns, model.starts, strict=False):
-        part = slice(start, start + column.bins)
+    for number in numbers:
+        term = model.terms[number]
+        part = slice(model.starts[number], model.starts[number + 1])
+        pair = isinstance(term, PairCells)
         terms.append(
             AdditiveTerm(
-                (column.name,),
-                column.numeric,
-                tuple(map(column.edges, range(column.bins))),
+                term.columns if pair else (term.name,),
+                term.numeric,
+                tuple(map(term.edges, range(term.bins))),
                 table[:, part],
                 figures.rows[part],
                 figures.deviations[part],
+                term.labels if pair else (),
             )
         )
     return terms

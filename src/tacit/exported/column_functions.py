@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,11 @@ from torch import Tensor
 from tacit.datasets.target import Target
 from tacit.exported.additive_terms import BinFigures, places, terms_of
 from tacit.exported.shown_scores import of_the_highest, output_names, shown_deviation, shown_scores
-from tacit.exported.stored import StoredFunctions
+from tacit.exported.stored import StoredFunctions, StoredPlace
 from tacit.models.additive import AdditiveModel
+from tacit.models.bins import BinnedColumn
 from tacit.models.bins_read import BinsRead
+from tacit.models.pair_cells import PairCells
 from tacit.questions.row_parts import Reals
 from tacit.shown import cells
 
@@ -25,7 +27,10 @@ _INTERCEPT = "(intercept)"
 
 
 class ColumnFunctions:
-    """What each bin adds to each output. outputs: their names; table: (outputs, W)."""
+    """What each bin adds to each output. outputs: their names; table: (outputs, W).
+
+    Pairs of columns that add nothing anywhere are left out.
+    """
 
     def __init__(
         self,
@@ -40,7 +45,9 @@ class ColumnFunctions:
         self.outputs = output_names(target)
         self.table: Reals = shown_scores(scores, target)
         self.figures = _unknown(model) if figures is None else figures
-        self.terms = terms_of(model, self.table, self.figures)
+        shown = np.flatnonzero(model.says(params)).tolist()
+        self._read = [*shown, len(model.terms)]  # of a row's places, those that say something
+        self.terms = terms_of(model, self.table, self.figures, shown)
 
     def by_importance(self) -> list[int]:
         """Return the terms' places, those first that move rows most; unknown ones last."""
@@ -85,11 +92,11 @@ class ColumnFunctions:
         return [*(term.name for term in self.terms), _INTERCEPT]
 
     def reasons(self, x: Tensor) -> list[dict[str, float]]:
-        """Return, for each row of x (n, *shape), what each of its columns adds.
+        """Return, for each row of x (n, *shape), what each of its columns and pairs adds.
 
         It is of the single output, or of the class of the highest score.
         """
-        places_of_rows = self.model.bins_of(x)
+        places_of_rows = self.model.bins_of(x)[:, self._read]
         added = self.table[:, places_of_rows]  # outputs, rows, columns
         chosen = of_the_highest(added).tolist()
         return [dict(zip(self.names, row, strict=True)) for row in chosen]
@@ -108,18 +115,34 @@ def figures_read(read: BinsRead, target: Target, *, noise: bool) -> BinFigures:
 
 def stored_figures(model: AdditiveModel, stored: StoredFunctions) -> BinFigures | None:
     """Return the figures of all bins as a file has them; None: it is of another model."""
-    bins = [each for term in stored.terms for each in term.bins]
-    if len(bins) + 1 != model.width:
+    figures = _unknown(model)
+    starts = {_names(term): start for term, start in zip(model.terms, model.starts, strict=False)}
+    bins = {_names(term): term.bins for term in model.terms}
+    stored_names = {tuple(term.columns) for term in stored.terms}
+    if any((column.name,) not in stored_names for column in model.columns):
         return None
-    everything = [*bins, stored.intercept]
-    rows = [math.nan if each.rows is None else each.rows for each in everything]
-    deviations = [math.nan if each.deviation is None else each.deviation for each in everything]
-    return BinFigures(np.array(rows), np.array(deviations))
+    for term in stored.terms:
+        name = tuple(term.columns)
+        if bins.get(name) != len(term.bins):
+            return None
+        _fill(figures, starts[name], term.bins)
+    _fill(figures, model.width - 1, [stored.intercept])
+    return figures
+
+
+def _names(term: BinnedColumn | PairCells) -> tuple[str, ...]:
+    return term.columns if isinstance(term, PairCells) else (term.name,)
+
+
+def _fill(figures: BinFigures, start: int, bins: Sequence[StoredPlace]) -> None:
+    """Write what is known of bins that follow one another."""
+    for place, each in enumerate(bins, start):
+        figures.rows[place] = math.nan if each.rows is None else each.rows
+        figures.deviations[place] = math.nan if each.deviation is None else each.deviation
 
 
 def _unknown(model: AdditiveModel) -> BinFigures:
-    nothing = np.full(model.width, math.nan)
-    return BinFigures(nothing, nothing)
+    return BinFigures(np.full(model.width, math.nan), np.full(model.width, math.nan))
 
 
 def _cells(added: list[float], rows: float, deviation: float) -> list[str]:

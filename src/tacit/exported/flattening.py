@@ -27,6 +27,7 @@ from tacit.exported.onnx_file import ONNX, onnx_file
 from tacit.exported.stored import Facts, StoredFlattening
 from tacit.models.additive import AdditiveModel
 from tacit.models.bins import BinnedColumn
+from tacit.models.pair_cells import PairCells
 from tacit.shown import as_json, printable
 
 FlatValue = Literal["zero", "neighbours"]
@@ -49,7 +50,7 @@ def flatten(
     if not isinstance(model, AdditiveModel):
         raise ConfigError(f"{folder}: model.name={model.name} has no functions of columns")
     place = _place(model, column)
-    numbers = sorted(set(_numbers(model.columns[place], bins)))
+    numbers = sorted(set(_numbers(model.terms[place], bins)))
     params = _changed(model, exported.params, place, numbers, to)
     change = StoredFlattening(column=column, bins=numbers, to=to)
     draft = out.with_name(f".{out.name}.new")
@@ -65,14 +66,17 @@ def flatten(
 
 
 def _place(model: AdditiveModel, name: str) -> int:
-    names = [column.name for column in model.columns]
+    names = [term.name for term in model.terms]
     if name not in names:
-        listed = ", ".join(map(printable, names))
-        raise ConfigError(f"COLUMN={printable(name)}: is no column of the model; it has {listed}")
+        listed = ", ".join(map(printable, names[: len(model.columns)]))
+        pairs = ', and pairs as "age × hours"' if model.pairs else ""
+        raise ConfigError(
+            f"COLUMN={printable(name)}: is no column of the model; it has {listed}{pairs}"
+        )
     return names.index(name)
 
 
-def _numbers(column: BinnedColumn, bins: Sequence[str]) -> Iterator[int]:
+def _numbers(column: BinnedColumn | PairCells, bins: Sequence[str]) -> Iterator[int]:
     """Yield the numbers of the bins that somebody names. Raises ConfigError."""
     if not bins:
         yield from range(column.bins)
@@ -87,7 +91,7 @@ def _numbers(column: BinnedColumn, bins: Sequence[str]) -> Iterator[int]:
         yield from chosen
 
 
-def _named(column: BinnedColumn, name: str) -> Iterator[int]:
+def _named(column: BinnedColumn | PairCells, name: str) -> Iterator[int]:
     """Yield the numbers of bins that have a value, or that a number or a range lies in."""
     if not column.numeric:
         yield from (n for n in range(column.bins) if column.edges(n).value == name)
@@ -119,7 +123,7 @@ def _changed(
     model: AdditiveModel, params: Tensor, place: int, numbers: list[int], to: FlatValue
 ) -> Tensor:
     """Return the parameters (d,) with these bins of a column changed."""
-    column, start = model.columns[place], model.starts[place]
+    column, start = model.terms[place], model.starts[place]
     scores = params.reshape(model.classes, model.width).clone()
     values = scores[:, start : start + column.bins]  # a view
     if to == "zero":

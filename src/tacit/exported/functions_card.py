@@ -95,7 +95,7 @@ def _by_hand(model: AdditiveModel, flattened: Sequence[StoredFlattening]) -> str
 
 def words(model: AdditiveModel, change: StoredFlattening) -> str:
     """Return a change in words: which bins of which column, and what they were set to."""
-    column = next(each for each in model.columns if each.name == change.column)
+    column = next(each for each in model.terms if each.name == change.column)
     if len(change.bins) == column.bins:
         where = "all bins"
     else:

@@ -1,6 +1,7 @@
 """A picture of an additive model: the function of each column, with the band that noise allows.
 
-The column that moves rows most is first. All panels have one scale, so a flat one moves little. The
+A pair of columns is a heat map, in which cells that noise may have made are crossed out. The term
+that moves rows most is first. All panels of columns have one scale, so a flat one moves little. The
 same functions have the same bytes, and their number is bounded. All words are written as text: no
 name of a file becomes markup. There is no script, no link, and nothing is loaded.
 """
@@ -10,14 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
 
 from tacit.exported.additive_terms import AdditiveTerm
 from tacit.exported.column_functions import ColumnFunctions
+from tacit.exported.heat_maps import HEAT_STYLE, heat_map
+from tacit.exported.svg_words import CHARACTER, shortened, text
 from tacit.questions.row_parts import Reals
-from tacit.shown import printable
 
 MOST_PANELS = 24
 _MOST_OUTPUTS = 5  # functions in a panel
@@ -25,7 +26,6 @@ _MOST_NAMES = 8  # values that are written under a category's bins
 _DEVIATIONS = 2.0  # from the value to an end of its band
 _ACROSS, _WIDTH, _HEIGHT, _TOP = 3, 300, 200, 62
 _LEFT, _RIGHT, _UPPER, _LOWER = 52, 288, 46, 160  # of the drawing, within a panel
-_CHARACTER = 6.7  # the width of one, at most
 _STYLE = """\
 svg{background:#fff;font-family:ui-monospace,Menlo,Consolas,"DejaVu Sans Mono",monospace}
 text{fill:#1d2430;font-size:11px}.quiet{fill:#56606f}.name{font-size:12px;font-weight:600}
@@ -55,11 +55,11 @@ class _Scale:
 def picture(functions: ColumnFunctions) -> str:
     """Return the picture as the text of an SVG file."""
     shown = [functions.terms[place] for place in functions.by_importance()[:MOST_PANELS]]
-    scale = _scale(shown)
+    scale = _scale([term for term in shown if not term.sides])
     parts = list(_heading(functions, len(functions.terms) - len(shown)))
     for number, term in enumerate(shown):
         row, column = divmod(number, _ACROSS)
-        parts += _panel(term, scale, column * _WIDTH, _TOP + row * _HEIGHT)
+        parts += _panel(term, functions.outputs, scale, column * _WIDTH, _TOP + row * _HEIGHT)
     rows = math.ceil(len(shown) / _ACROSS)
     return _document(_ACROSS * _WIDTH, _TOP + rows * _HEIGHT + 8, parts)
 
@@ -70,32 +70,32 @@ def _document(width: int, height: int, parts: Sequence[str]) -> str:
         f'viewBox="0 0 {width} {height}" role="img">'
     )
     title = "<title>What each column adds to the score, with the band that noise allows</title>"
-    return "\n".join([head, title, f"<style>{_STYLE}</style>", *parts, "</svg>"]) + "\n"
+    return "\n".join([head, title, f"<style>{_STYLE}{HEAT_STYLE}</style>", *parts, "</svg>"]) + "\n"
 
 
 def _heading(functions: ColumnFunctions, missing: int) -> Iterator[str]:
     outputs = functions.outputs
     what = outputs[0] if len(outputs) == 1 else "score of each class, beside the mean of all"
-    yield _text(12, 24, "name", _cut(f"What each bin adds: {what}", 120))
+    yield text(12, 24, "name", shortened(f"What each bin adds: {what}", 120))
     if len(outputs) > 1:
         yield from _legend(outputs)
         return
     notes = ["band: two standard deviations of the releases' noise"]
     if missing:
         notes.append(f"{missing:,} more columns are in bins.csv")
-    yield _text(12, 46, "quiet", "; ".join(notes))
+    yield text(12, 46, "quiet", "; ".join(notes))
 
 
 def _legend(outputs: Sequence[str]) -> Iterator[str]:
     """Write which function is whose."""
     x = 12
     for number, name in enumerate(outputs[:_MOST_OUTPUTS]):
-        word = _cut(name.removeprefix("score of "), 20)
+        word = shortened(name.removeprefix("score of "), 20)
         yield f'<path class="curve c{number}" d="M{x} 42h16"/>'
-        yield _text(x + 22, 46, "quiet", word)
-        x += 36 + round(_CHARACTER * len(word))
+        yield text(x + 22, 46, "quiet", word)
+        x += 36 + round(CHARACTER * len(word))
     if len(outputs) > _MOST_OUTPUTS:
-        yield _text(x, 46, "quiet", f"and {len(outputs) - _MOST_OUTPUTS} more: bins.csv")
+        yield text(x, 46, "quiet", f"and {len(outputs) - _MOST_OUTPUTS} more: bins.csv")
 
 
 def _scale(terms: Sequence[AdditiveTerm]) -> _Scale:
@@ -110,15 +110,20 @@ def _scale(terms: Sequence[AdditiveTerm]) -> _Scale:
     return _Scale(low, high)
 
 
-def _panel(term: AdditiveTerm, scale: _Scale, x: int, y: int) -> Iterator[str]:
-    yield _text(x + 12, y + 16, "name", _cut(term.name, 38))
-    yield _text(x + 12, y + 34, "quiet", _importance(term))
+def _panel(
+    term: AdditiveTerm, outputs: Sequence[str], scale: _Scale, x: int, y: int
+) -> Iterator[str]:
+    yield text(x + 12, y + 16, "name", shortened(term.name, 38))
+    yield text(x + 12, y + 34, "quiet", _importance(term))
+    if term.sides:
+        yield from heat_map(term, outputs, x, y)
+        return
     frame = f"M{x + _LEFT} {y + _UPPER}V{y + _LOWER}H{x + _RIGHT}"
     yield f'<path class="frame" d="{frame}"/>'
     yield f'<path class="zero" d="M{x + _LEFT} {y + scale.y(0.0)}H{x + _RIGHT}"/>'
     for value in (scale.low, 0.0, scale.high):
         if value == 0.0 or abs(scale.y(value) - scale.y(0.0)) > 12:
-            yield _text(x + _LEFT - 5, y + scale.y(value) + 4, "quiet", f"{value:.2g}", end=True)
+            yield text(x + _LEFT - 5, y + scale.y(value) + 4, "quiet", f"{value:.2g}", end=True)
     for number, added in enumerate(term.added[:_MOST_OUTPUTS]):
         if term.numeric:
             yield from _steps(number, added, term.deviations, scale, x, y)
@@ -179,25 +184,13 @@ def _under(term: AdditiveTerm, x: int, y: int) -> Iterator[str]:
     """Write what lies in the bins."""
     first, last = term.bins[0], term.bins[-1]
     if first.low is not None and last.high is not None:
-        yield _text(x + _LEFT, y, "quiet", f"{first.low:.6g}")
-        yield _text(x + _RIGHT, y, "quiet", f"{last.high:.6g}", end=True)
+        yield text(x + _LEFT, y, "quiet", f"{first.low:.6g}")
+        yield text(x + _RIGHT, y, "quiet", f"{last.high:.6g}", end=True)
         return
     if len(term.bins) > _MOST_NAMES:
-        yield _text(x + _LEFT, y, "quiet", f"{len(term.bins):,} values, as in bins.csv")
+        yield text(x + _LEFT, y, "quiet", f"{len(term.bins):,} values, as in bins.csv")
         return
     width = (_RIGHT - _LEFT) / len(term.bins)
     for place, edges in enumerate(term.bins):
-        word = _cut(edges.value or "", max(2, int(width / _CHARACTER)))
-        yield _text(round(x + _LEFT + width * (place + 0.5)), y, "quiet", word, middle=True)
-
-
-def _cut(words: str, most: int) -> str:
-    """Return words of at most `most` characters."""
-    return words if len(words) <= most else f"{words[: most - 1]}…"
-
-
-def _text(
-    x: float, y: float, style: str, words: str, *, end: bool = False, middle: bool = False
-) -> str:
-    anchor = ' text-anchor="end"' if end else ' text-anchor="middle"' if middle else ""
-    return f'<text class="{style}" x="{x}" y="{y}"{anchor}>{escape(printable(words))}</text>'
+        word = shortened(edges.value or "", max(2, int(width / CHARACTER)))
+        yield text(round(x + _LEFT + width * (place + 0.5)), y, "quiet", word, middle=True)

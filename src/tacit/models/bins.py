@@ -9,7 +9,6 @@ Shapes: n rows of `shape`, K columns, W bins of all columns together.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -98,25 +97,3 @@ def category_column(name: str, place: int, values: tuple[str, ...], width: int) 
     """Return the column of a category that takes `width` one-hot places, named by `values`."""
     named = (*values, *("other",) * (width - len(values)))
     return BinnedColumn(name, place, width + 1, width=width, values=named)
-
-
-def places_of_rows(columns: Sequence[BinnedColumn], x: Tensor) -> Tensor:
-    """Return the places (n, K + 1) of the bins of rows x (n, *shape), among those of all columns.
-
-    The last is that of the intercept, which every row has.
-    """
-    flat = x.flatten(1)
-    places, start = [], 0
-    for column in columns:
-        places.append(column.binned(flat) + start)
-        start += column.bins
-    places.append(torch.full_like(places[0], start))
-    return torch.stack(places, dim=1)
-
-
-def as_inputs(columns: Sequence[BinnedColumn], x: Tensor) -> Tensor:
-    """Return (n, W): 1/√(K + 1) at the bins of rows x (n, *shape), and 0 elsewhere."""
-    places = places_of_rows(columns, x)
-    width = sum(column.bins for column in columns) + 1
-    inputs = torch.zeros(len(x), width, device=x.device)
-    return inputs.scatter(1, places, 1 / math.sqrt(places.shape[1]))

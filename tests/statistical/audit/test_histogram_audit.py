@@ -8,7 +8,16 @@ from __future__ import annotations
 import pytest
 
 from tacit.audit.adapters import make
-from tacit.audit.histogram_edges import HONEST, MUTANTS, TESTS, HistogramTest, canary, moves, person
+from tacit.audit.histogram_edges import (
+    HONEST,
+    MUTANTS,
+    PAIRED,
+    TESTS,
+    HistogramTest,
+    canary,
+    moves,
+    person,
+)
 from tacit.audit.mutants import LessNoise
 from tacit.audit.subject import Randomness, Subject
 from tacit.audit.worlds import quiet_world
@@ -29,8 +38,9 @@ def test_the_audited_edge_computes_as_that_of_ebm_does() -> None:
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: test.__name__)
-def test_an_honest_histogram_passes(test: HistogramTest) -> None:
-    assert {finding.verdict for finding in test(HONEST, Randomness(1))} == {"passes"}
+@pytest.mark.parametrize("honest", [HONEST, PAIRED], ids=lambda subject: subject.name)
+def test_an_honest_histogram_passes(test: HistogramTest, honest: Subject) -> None:
+    assert {finding.verdict for finding in test(honest, Randomness(1))} == {"passes"}
 
 
 @pytest.mark.parametrize(

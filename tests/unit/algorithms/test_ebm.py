@@ -10,7 +10,7 @@ import torch
 
 from tacit import config
 from tacit.algorithms import registry
-from tacit.algorithms.ebm.ebm_algorithm import EbmServer
+from tacit.algorithms.ebm.ebm_server import EbmServer
 from tacit.algorithms.ebm.histogram_steps import Prior, rows_of_bins
 from tacit.errors import ConfigError
 from tacit.models.additive import AdditiveModel

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tacit.algorithms.ebm.ebm_algorithm import EbmServer
+from tacit.algorithms.ebm.ebm_server import EbmServer
 from tacit.datasets.target import Target
 from tacit.exported.shown_scores import shown_deviation, shown_scores
 from tacit.protocol.messages import GlobalModel

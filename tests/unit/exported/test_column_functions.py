@@ -17,6 +17,7 @@ from tacit import config, exported
 from tacit.errors import ConfigError, DataError
 from tacit.exported.additive_terms import BinFigures
 from tacit.exported.column_functions import ColumnFunctions
+from tacit.exported.flattening import flatten
 from tacit.models.additive import AdditiveModel
 from tests.helpers.run_files import toml
 from tests.unit.exported.test_exported import TABLE, new_rows, results, written
@@ -29,11 +30,11 @@ TARGETS: dict[str, Any] = {
 
 
 def model_of(
-    folder: Path, target: str = "two classes", *, known: bool = False
+    folder: Path, target: str = "two classes", *, known: bool = False, **keys: Any
 ) -> exported.Exported:
     """Export an additive model of random numbers, and read it back.
 
-    known: whether the run knew the rows and the noise of its bins.
+    known: whether the run knew the rows and the noise of its bins. keys: of [algorithm].
     """
     folder.mkdir(exist_ok=True)
     (folder / "run").mkdir()
@@ -41,7 +42,7 @@ def model_of(
     path = folder / "run" / "run.toml"
     data = {"dataset": None, **TABLE, "columns": columns}
     model = {"name": "additive"}
-    text = toml(run={"updates": 9}, data=data, model=model, algorithm={"name": "ebm"})
+    text = toml(run={"updates": 9}, data=data, model=model, algorithm={"name": "ebm", **keys})
     path.write_text(text, encoding="utf-8")
     run = config.load(path)
     network = run.build_model()
@@ -100,6 +101,30 @@ def test_what_the_run_knew_of_its_bins_is_in_every_file(tmp_path: Path) -> None:
     assert "functions.svg" in card
     picture = (folder / "functions.svg").read_text()
     assert picture.count('class="band f0"') == picture.count('class="whisker c0"') == 1
+
+
+def test_a_pair_is_a_heat_map_and_a_reason_and_can_be_flattened(tmp_path: Path) -> None:
+    model = model_of(tmp_path, known=True, pairs=[["sex", "age"]])
+    folder = tmp_path / "model"
+    lines = [line for line in bins(tmp_path) if line["column"] == "age × sex"]
+    assert len(lines) == 8 * 4
+    assert lines[5]["value"] == "12.5 to 25 × m"
+    assert {line["deviation"] for line in lines} == {"0.1250"}
+    picture = (folder / "functions.svg").read_text()
+    assert all(words in picture for words in ('class="more s4"', 'class="unsure"', "age × sex"))
+    assert "| age × sex |" in (folder / "README.md").read_text()
+    table = new_rows(tmp_path / "new.csv")
+    for row in exported.predict(model, "table", table, explain=True):
+        assert row.reasons is not None
+        assert list(row.reasons) == ["age", "sex", "age × sex", "(intercept)"]
+        odds = row.probabilities["ward"] / row.probabilities["home"]
+        assert sum(row.reasons.values()) == pytest.approx(np.log(odds), abs=1e-4)
+    flatten(folder, "age × sex", ["12.5 to 25 × m"], tmp_path / "model-2")
+    [zero] = [line for line in bins(tmp_path, "model-2") if line["log odds of ward"] == "0.0000"]
+    assert (zero["value"], zero["deviation"]) == ("12.5 to 25 × m", "")
+    flatten(folder, "age × sex", [], tmp_path / "model-3")
+    assert {line["column"] for line in bins(tmp_path, "model-3")} == {"age", "sex", "(intercept)"}
+    assert "age × sex: all bins: set to 0" in (tmp_path / "model-3" / "README.md").read_text()
 
 
 def test_a_run_that_knew_nothing_has_no_band(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from tacit.privacy.private_sum.slots import Slots
 from tacit.privacy.release import Mechanism, Plan, Releaser
 from tests.helpers.private_sums import sum_of
 from tests.unit.models.test_additive import model, params, rows, targets
+from tests.unit.models.test_pair_cells import paired
+from tests.unit.models.test_pair_cells import params as paired_params
 
 ROWS = 40
 CLIP = 0.7
@@ -60,6 +62,21 @@ def test_no_row_moves_a_histogram_by_more_than_the_clip(z: float, scale: float) 
         assert int(total.square().sum()) <= (CLIP / step) ** 2 * (1 + 2.0**-40)
         longest = max(longest, float(total.double().norm()) * step)
     assert longest > 0.6 * CLIP * room(by, of.most_entries) or math.isinf(scale)
+
+
+@pytest.mark.parametrize("share", [0.4, 1.0, 1e30, math.inf, math.nan])
+def test_no_row_moves_a_histogram_with_pairs_by_more_than_the_clip(share: float) -> None:
+    of, by = paired(), plan(0.5, 1)
+    at = of.with_shares(0.3 * paired_params(of), np.full(6, share))
+    step = by.step(CLIP)
+    assert step is not None
+    lengths = []
+    for row in range(10):
+        one = EdgeRows(rows()[[row, row]], targets(3)[[row, row]])
+        total = summed(of, one, by, row).compute(at, CLIP).total
+        lengths.append(float(total.double().norm()) * step)
+    assert max(lengths) <= CLIP * (1 + 2.0**-40)
+    assert max(lengths) > 0.5 * CLIP or not math.isfinite(share)
 
 
 @pytest.mark.parametrize("labels", [0, 2, 3])

@@ -42,8 +42,8 @@ from tacit.config import RunFile
 from tacit.datasets import Dataset
 from tacit.datasets.source import EdgePart
 from tacit.models.additive import AdditiveModel
-from tacit.models.bins import places_of_rows
 from tacit.models.calibration import calibration
+from tacit.models.places import places_of_rows
 from tacit.models.ranks import area
 from tacit_lab.checkout import ROOT
 from tacit_lab.studies.measured_rows import MeasuredRows

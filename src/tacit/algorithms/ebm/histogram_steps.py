@@ -114,21 +114,21 @@ def _eliminated(diagonal: Reals, between: float, right: Reals) -> Reals:
 def centred(model: AdditiveModel, step: Reals, rows: Reals) -> Reals:
     """Return the step (c, W) without what it adds to all rows alike, which is the intercept's."""
     step = step.copy()
-    for column, start in zip(model.columns, model.starts, strict=False):
+    for column, start in zip(model.terms, model.starts, strict=False):
         part = slice(start, start + column.bins)
         mean = (step[:, part] * rows[part]).sum(axis=1, keepdims=True) / rows[part].sum()
         step[:, part] -= mean
     return step
 
 
-def rows_of_bins(model: AdditiveModel, counted: Reals, noise: float) -> Reals:
-    """Return rows (W,) of each bin, of noisy counts (W,) whose noise has this deviation.
+def rows_of_bins(model: AdditiveModel, counted: Reals, noise: float | Reals) -> Reals:
+    """Return rows (W,) of each bin, of noisy counts (W,) whose noise has this deviation, or these.
 
-    None is below 0, and those of a column sum to all rows.
+    None is below 0, and those of a term sum to all rows.
     """
     everybody = max(float(counted[-1]), 1.0)
     rows = np.maximum(counted - noise / 2, 0.0) + _LEAST_ROWS
-    for column, start in zip(model.columns, model.starts, strict=False):
+    for column, start in zip(model.terms, model.starts, strict=False):
         part = rows[start : start + column.bins]
         rows[start : start + column.bins] = part * (everybody / float(part.sum()))
     rows[-1] = everybody

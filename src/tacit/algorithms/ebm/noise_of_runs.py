@@ -21,6 +21,7 @@ import torch
 from tacit.algorithms.own.own_server import AlgorithmServer
 from tacit.config.plans import Plans
 from tacit.models.additive import AdditiveModel
+from tacit.models.places import joined
 from tacit.privacy.private_sum.rounded_sums import room
 from tacit.protocol.messages import GlobalModel, Update
 from tacit.questions.row_parts import PlaceNumbers, Reals
@@ -65,14 +66,14 @@ class NoiseOfRuns:
         return deviations
 
     def _bins(self, random: np.random.Generator) -> PlaceNumbers:
-        """Return the places (n, K + 1) of made-up rows, of which each column is drawn by itself."""
+        """Return the places (n, T + 1) of made-up rows, of which each column is drawn by itself."""
         columns = []
         for column, start in zip(self.model.columns, self.model.starts, strict=False):
             weights = self.rows[start : start + column.bins]
             shares = weights / weights.sum()
-            columns.append(start + random.choice(column.bins, _ROWS, p=shares))
-        columns.append(np.full(_ROWS, self.model.width - 1))
-        return np.stack(columns, axis=1)
+            columns.append(torch.from_numpy(random.choice(column.bins, _ROWS, p=shares)))
+        places: PlaceNumbers = joined(self.model.columns, columns, self.model.pairs).numpy()
+        return places
 
     def _targets(self, bins: PlaceNumbers, random: np.random.Generator) -> Reals:
         """Return what the trained functions say of each row, with chance."""
@@ -111,7 +112,8 @@ class NoiseOfRuns:
         residuals = model.residuals_at(task.params, bins, y)
         lengths = np.sqrt((residuals**2).sum(axis=1, keepdims=True))
         residuals = residuals * np.minimum(1.0, task.clip / np.maximum(lengths, 1e-12))
-        each = self.rows[-1] / _ROWS * model.part * room(plan, model.most_entries)
+        each = self.rows[-1] / _ROWS * room(plan, model.most_entries)
+        shares = model.of_places(model.shares(task.params))
         histogram = np.stack(
             [
                 np.bincount(bins.ravel(), np.repeat(of_class, bins.shape[1]), model.width)
@@ -119,5 +121,5 @@ class NoiseOfRuns:
             ]
         )
         noise = plan.noise_multiplier * task.clip * random.standard_normal(histogram.shape)
-        vector = (noise - each * histogram).ravel() / plan.batch
+        vector = (noise - each * shares * histogram).ravel() / plan.batch
         return torch.from_numpy(vector).float()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -50,7 +51,7 @@ class LeastSquaresSettings(TaskSettings):
     )
 
     @classmethod
-    def implied(cls, workers: int) -> dict[str, dict[str, Any]]:
+    def implied(cls, workers: int, stated: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Return one update an edge, and the model that is solved for."""
         return {"run": {"updates": workers}, "model": {"name": _MODELS[0]}}
 

@@ -27,7 +27,10 @@ def construction_of(model: Model) -> tuple[type[nn.Module], dict[str, Any]]:
         columns = [
             (each.place, each.width, each.bins, each.low, each.high) for each in model.columns
         ]
-        return Additive, of_both | {"columns": columns}
+        arguments = of_both | {"columns": columns}
+        if model.pairs:
+            arguments["pairs"] = [(pair.first, pair.second) for pair in model.pairs]
+        return Additive, arguments
     assert isinstance(model, Layered)
     if not model.channels and not model.hidden:
         return Logistic, of_both

@@ -25,7 +25,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from tacit.models.bins import BinnedColumn, as_inputs
+from tacit.models.bins import BinnedColumn
+from tacit.models.pair_cells import PairCells
+from tacit.models.places import as_inputs, width
 
 _ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh}
 _GROUP = 5  # the most channels that share a mean and a variance
@@ -56,7 +58,8 @@ class Additive(nn.Module):
     """`additive`: a score of each class is the sum of what the bins of a row's columns say.
 
     (B, *shape) -> (B, classes). columns: of each its first place, how many places it has, its bins,
-    and between what a number lies. More than one place are one-hot.
+    and between what a number lies. More than one place are one-hot. pairs: of columns, by their
+    numbers, that say something together.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Additive(nn.Module):
         shape: tuple[int, ...],
         classes: int,
         columns: Sequence[tuple[int, int, int, float, float]],
+        pairs: Sequence[tuple[int, int]] = (),
     ) -> None:
         super().__init__()
         self.shape = tuple(shape)
@@ -71,11 +75,13 @@ class Additive(nn.Module):
             BinnedColumn("", place, bins, width, low, high, ("",) * width if width > 1 else ())
             for place, width, bins, low, high in columns
         ]
-        width = sum(column.bins for column in self.columns) + 1
-        self.bins = nn.Linear(width, classes, bias=False)
+        self.pairs = [
+            PairCells(one, other, self.columns[one], self.columns[other]) for one, other in pairs
+        ]
+        self.bins = nn.Linear(width(self.columns, self.pairs), classes, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.bins(as_inputs(self.columns, x)))
+        return cast(Tensor, self.bins(as_inputs(self.columns, x, self.pairs)))
 
 
 class Cnn(nn.Module):

@@ -10,7 +10,8 @@ at most. It needs that a unit's vector is a function of its own rows, of the par
 public constants alone, to the bit. `AdditiveModel.residuals` computes each number by itself. So
 a row moves the histogram by C at most, also at a model that a hostile server has sent. A row is in
 one bin of each of K columns, and pays for all of them together: its vector is as long as its
-residual.
+residual. Pairs of columns are paid for in the same way. If a server sends other shares, then the
+vector is still clipped as a whole.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class HistogramSums(SumsOfAllRows):
     def __init__(self, data: EdgeRows, model: AdditiveModel, plan: Plan, random: Random) -> None:
         super().__init__(data, model, plan, random)
         self.model = model
-        self._params = torch.zeros(model.size)
+        self._params = model.covering_all()
 
     def compute(self, params: Tensor, clip: float) -> Clipped:
         """Return the sum of all units' gradients at `params` (d,), each clipped to `clip`."""
