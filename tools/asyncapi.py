@@ -170,7 +170,7 @@ def _operation(channel: Channel) -> dict[str, Any]:
 
 
 def _words(function: Any) -> str:
-    """Return what a function of `topics` says of its topic."""
+    """Return the words of a function of `topics` on its topic."""
     words = " ".join((inspect.getdoc(function) or "").split())
     words = words.removeprefix("Return ")
     return words[:1].upper() + words[1:]

@@ -135,7 +135,7 @@ def _stand_in(
     from tacit.config.own_data import OwnData
     from tacit_services.attacking.dealt_rows import StandInRows
     from tacit_services.attacking.public_attack import with_stand_in
-    from tacit_services.project import tuning
+    from tacit_services.project.public_rows import public_rows, rows_of_answers
     from tacit_services.settings import data_home
 
     run = attacked.run
@@ -143,7 +143,7 @@ def _stand_in(
     if public is not None and answers is not None:
         raise ConfigError("--public, --answers: name one of them, whose rows are attacked")
     if answers is not None:
-        rows = tuning.rows_of_answers(run, answers, run.run.seed)
+        rows = rows_of_answers(run, answers, run.run.seed)
         return with_stand_in(attacked, StandInRows.of(run.data, rows), "synthetic", plan)
     if public is None and run.data.test is not None:
         public = run.folder / run.data.test
@@ -152,7 +152,7 @@ def _stand_in(
             "--public: the run has no public test set; name public rows, or --answers to make some "
             "up, or at the owner --members and --others"
         )
-    rows = tuning.public_rows(run, str(public), None, data_home())
+    rows = public_rows(run, str(public), None, data_home())
     return with_stand_in(attacked, StandInRows.of(run.data, rows), "public", plan)
 
 

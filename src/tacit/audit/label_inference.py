@@ -25,8 +25,8 @@ from tacit.config.definition import Definition
 from tacit.privacy.ledger.simulated import SimulatedLedger
 from tacit.privacy.noise.labels import keep_probability, randomised_response
 from tacit.protocol import wire, wire_up
-from tacit.protocol.messages import EVERYONE, Halt
-from tacit.protocol.vertical import Feedback
+from tacit.protocol.messages import EVERYONE, GlobalModel
+from tacit.protocol.vertical import Feedback, Request, Roster
 
 EPSILON = 2.0  # ε_y
 _SALT = b"audit"
@@ -75,8 +75,9 @@ def overheard(mode: str, mechanism: str, labels: Tensor, epsilon: float) -> Gues
             if out.to == EDGE and isinstance(out.message, Feedback):
                 guessed |= _guesses(definition, out.message, len(labels))
             for name in parties if out.to == EVERYONE else [out.to]:
-                if not isinstance(out.message, Halt):
-                    waiting += [said.message for said in parties[name].on_message(out.message)]
+                message = out.message
+                if isinstance(message, GlobalModel | Roster | Feedback | Request):
+                    waiting += [answer.message for answer in parties[name].on_message(message)]
     return guessed
 
 

@@ -76,7 +76,9 @@ def with_implied(content: Any) -> Any:
     if not isinstance(content, Mapping):
         return content
     section = content.get("algorithm")
-    name = section.get("name") if isinstance(section, Mapping) else None
+    if not isinstance(section, Mapping):
+        return content
+    name = section.get("name")
     edges = content.get("edges", {})
     workers = edges.get("count", Edges().count) if isinstance(edges, Mapping) else None
     if not (isinstance(name, str) and name in BUILT_IN and isinstance(workers, int)):

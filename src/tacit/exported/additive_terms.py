@@ -89,16 +89,18 @@ def terms_of(
     for number in numbers:
         term = model.terms[number]
         part = slice(model.starts[number], model.starts[number + 1])
-        pair = isinstance(term, PairCells)
+        columns, labels = (
+            (term.columns, term.labels) if isinstance(term, PairCells) else ((term.name,), ())
+        )
         terms.append(
             AdditiveTerm(
-                term.columns if pair else (term.name,),
+                columns,
                 term.numeric,
                 tuple(map(term.edges, range(term.bins))),
                 table[:, part],
                 figures.rows[part],
                 figures.deviations[part],
-                term.labels if pair else (),
+                labels,
             )
         )
     return terms

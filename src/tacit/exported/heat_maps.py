@@ -87,8 +87,8 @@ def _legend(most: float, banded: bool, x: int, y: int) -> Iterator[str]:
         kind = "more" if place < _STEPS else "less"
         box = f"M{x + _LEGEND} {top + _BOX * place:.1f}h10v{_BOX}h-10z"
         yield f'<path class="{kind} s{step}" d="{box}"/>'
-    for words, place in ((f"{most:.2g}", 8.0), ("0", 51.0), (f"{-most:.2g}", 94.0)):
-        yield text(x + _LEGEND + 14, top + place, "quiet", words)
+    for words, below in ((f"{most:.2g}", 8.0), ("0", 51.0), (f"{-most:.2g}", 94.0)):
+        yield text(x + _LEGEND + 14, top + below, "quiet", words)
     if banded:
         yield f'<path class="unsure" d="M{x + _LEGEND} {top + 110}l10 -8"/>'
         yield text(x + _LEGEND + 14, top + 111, "quiet", "noise?")

@@ -23,7 +23,7 @@ Pairs = Sequence[PairCells]
 
 def width(columns: Sequence[BinnedColumn], pairs: Pairs = ()) -> int:
     """Return W, how many places there are."""
-    bins = sum(each.bins for each in (*columns, *pairs))
+    bins = sum(column.bins for column in columns) + sum(pair.bins for pair in pairs)
     shares = len(columns) + len(pairs) + 1 if pairs else 0
     return bins + shares + 1
 

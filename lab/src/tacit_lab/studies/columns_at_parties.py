@@ -83,7 +83,9 @@ def auc(run: RunFile, root: Path) -> float:
     """Return the AUC of `run`'s last model on the test people."""
     definition = run.define()
     simulation = Simulation(definition, root)
-    measured = simulation.measured(definition.metrics(), definition.source.test(root))
+    test = definition.source.test(root)
+    assert test is not None
+    measured = simulation.measured(definition.metrics(), test)
     assert measured is not None
     return measured["auc"]
 

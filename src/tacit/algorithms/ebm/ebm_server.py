@@ -50,7 +50,7 @@ class EbmServer(AlgorithmServer[EbmSettings]):
     `counts`. steps: histograms of residuals that were taken.
     """
 
-    saved: ClassVar = ("counts", "counted", "variance", "steps")
+    saved: ClassVar[tuple[str, ...]] = ("counts", "counted", "variance", "steps")
 
     def __init__(self, definition: Definition[EbmSettings], model: Model) -> None:
         assert isinstance(model, AdditiveModel)

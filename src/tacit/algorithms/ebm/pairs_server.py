@@ -50,7 +50,7 @@ class PairsServer(EbmServer):
     of these. pair_steps: histograms that pairs have taken.
     """
 
-    saved: ClassVar = (
+    saved: ClassVar[tuple[str, ...]] = (
         *EbmServer.saved,
         "pairs",
         "since",
@@ -172,7 +172,7 @@ class PairsServer(EbmServer):
         elif kind == "cells":
             self._count_cells(update.edge, number, histogram / each, noise / each)
         else:
-            self._look(update.edge, histogram, noise)
+            self._take_look(update.edge, histogram, noise)
         self._uncut()
 
     def move(self, params: Tensor) -> None:
@@ -198,7 +198,7 @@ class PairsServer(EbmServer):
 
     # -- the search --------------------------------------------------------------------------------
 
-    def _look(self, edge: str, histogram: Reals, noise: Spread) -> None:
+    def _take_look(self, edge: str, histogram: Reals, noise: Spread) -> None:
         """Add a histogram to those of the search."""
         self.looked = self.looked + torch.from_numpy(histogram)
         self.looked_noise = self.looked_noise + torch.from_numpy(np.square(noise))
