@@ -176,14 +176,16 @@ def test_nothing_confirmed_is_lost_while_primaries_die(fleet: RedisFleet) -> Non
 def test_a_run_ends_in_the_model_of_its_journal_while_primaries_die(
     tmp_path: Path, fleet: RedisFleet, broker: Mosquitto
 ) -> None:
-    text = toml(MAPA, run={"updates": 3000, "snapshot_every": 40}, edges={"count": 2})
+    text = toml(MAPA, run={"updates": 1200, "snapshot_every": 40}, edges={"count": 2})
     address = f"{broker.host}:{broker.port}"
     kills = 0
     with deployment(tmp_path, text, address, fleet.url(2), "killed") as run:
         aggregator = run.aggregator(TACIT_JOURNAL_FILE=str(tmp_path / "journal"))
         edges = [run.edge(0), run.edge(1)]
-        run.wait_accepted(20)
-        while not (run.out / "summary.json").exists():
+        over = (run.out / "summary.json").exists
+        while not over():
+            goal = run.accepted() + 300
+            wait_for(lambda goal=goal: over() or run.accepted() > goal, 4 * PATIENCE)  # type: ignore[misc]
             fleet.kill()
             victim = (aggregator, *edges)[kills % 3]
             if victim.process is not None and victim.process.poll() is None:
