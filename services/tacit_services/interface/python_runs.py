@@ -46,11 +46,11 @@ def simulate(
     """Simulate a run in this process, under a virtual clock, on rows that are nobody's secret.
 
     The same seed gives the same results, and noise that protects nobody: ε is simulated. Own data
-    needs `public`: public or made-up rows in the place of the private ones, which are not read. They
-    are a DataFrame, arrays by name, or a path. Each edge draws as many of them as it will have,
-    and a fifth is kept apart to test on. data: the folder of published data sets. edges, seed: in
-    place of the run's. quiet: without a bar and a table of results. Raises TacitError, also where
-    `public` has private rows that lie here or are known to a ledger.
+    needs `public`: public or made-up rows in the place of the private ones, which are not read.
+    They are a DataFrame, arrays by name, or a path. Each edge draws as many of them as it will
+    have, and a fifth is kept apart to test on. data: the folder of published data sets. edges,
+    seed: in place of the run's. quiet: without a bar and a table of results. Raises TacitError,
+    also where `public` has private rows that lie here or are known to a ledger.
     """
     need("figures")
     from tacit_services.testbed import simulated_run
