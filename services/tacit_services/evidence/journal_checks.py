@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -43,12 +43,15 @@ class JournalChecks:
     """The checks of one bundle's journal.
 
     folds: whether the journal may be folded, if it is there; code of the bundle may run then.
+    reached: for each edge with accepted updates, how far its ledger had come at the last; filled by
+    `check`.
     """
 
     opened: OpenedBundle
     verdict: BundleVerdict
     fold: JournalFold
     folds: bool = True
+    reached: dict[str, int] = field(default_factory=dict)
 
     def check(self, chains: dict[str, StatedChain], one_by_one: bool) -> Folded | None:
         """Check all; returns what the journal folds to, where it is there.
@@ -93,6 +96,8 @@ class JournalChecks:
         self, edge: str, entries: list[ChainEntry], ledger: StatedChain | None, one_by_one: bool
     ) -> None:
         updates = [entry for entry in entries if entry.kind == UPDATE]
+        if updates:
+            self.reached[edge] = updates[-1].charges
         signed = self.opened.statements.get(edge)
         if signed is None or ledger is None:
             if updates:

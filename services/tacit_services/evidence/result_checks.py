@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from tacit.attacks.attack_report import AttackReport
@@ -12,6 +13,7 @@ from tacit.config.fingerprint import without
 from tacit.config.run_file import THE_AGGREGATORS
 from tacit.digests import canonical
 from tacit.errors import DataError
+from tacit.exported.model_card import OF_PRIVACY, privacy_words
 from tacit.privacy.accounting import epsilon_pld
 from tacit.privacy.ledger import StatedChain
 from tacit.privacy.report import composed
@@ -36,13 +38,18 @@ class ResultChecks:
         self._verdict = verdict
         self._files = opened.files
 
-    def check(self, chains: dict[str, StatedChain], folded: Folded | None) -> None:
-        """Check that all agree with one another, with the statements and with the fold."""
+    def check(
+        self, chains: dict[str, StatedChain], reached: dict[str, int], folded: Folded | None
+    ) -> None:
+        """Check that all agree with one another, with the statements and with the fold.
+
+        reached: of edges with accepted updates, how far their ledgers had come at the last.
+        """
         try:
             summary = self._json(SUMMARY)
             self._check_definition(summary)
             self._check_model(summary)
-            self._check_privacy(summary["privacy"], chains)
+            self._check_privacy(summary["privacy"], chains, reached)
             self._check_fold(summary, folded)
             self._check_page(summary)
         except (DataError, LookupError, TypeError, ValueError, AttributeError) as error:
@@ -98,8 +105,12 @@ class ResultChecks:
             (weights not in card or facts.model_sha256 not in card, f"{CARD}: is another's"),
             (model["metrics"] != chosen["metrics"], f"{FACTS}: has other results"),
             (
-                any(model["privacy"][key] != summary["privacy"][key] for key in model["privacy"]),
+                model["privacy"] != {key: summary["privacy"][key] for key in OF_PRIVACY},
                 f"{FACTS}: has another privacy",
+            ),
+            (
+                not set(privacy_words(summary["privacy"]).splitlines()) <= set(card.splitlines()),
+                f"{CARD}: has another privacy",
             ),
         ]
         faults = [words for fault, words in wrong if fault]
@@ -126,25 +137,22 @@ class ResultChecks:
         ]
         return hashes[0] <= hashes[1]
 
-    def _check_privacy(self, privacy: dict[str, Any], chains: dict[str, StatedChain]) -> None:
+    def _check_privacy(
+        self, privacy: dict[str, Any], chains: dict[str, StatedChain], reached: dict[str, int]
+    ) -> None:
         delta = privacy["delta"]
         histories = []
-        faults = []
+        heard = reached if self._opened.facts.journal else self._speakers()
+        absent = sorted(set(heard) - set(privacy["edges"]))
+        faults = [f"{edge}: the results leave out its releases" for edge in absent]
         for edge, entry in privacy["edges"].items():
-            chain = chains.get(edge)
-            if chain is None:
+            if (chain := chains.get(edge)) is None:
                 if entry["pushes"]:
                     faults.append(f"{edge}: the results have its releases, and it states nothing")
                 continue
-            charged = entry["charged"]
-            count = charged["count"]
-            head = chain.heads({count}).get(count)
-            if head is None or (count and head.hex() != charged["head"]):
-                faults.append(f"{edge}: the results have another ledger than it states")
-                continue
-            histories.append(chain.history(count))
-            if _below(entry["epsilon_pld"], epsilon_pld(histories[-1], delta)):
-                faults.append(f"{edge}: the results have a smaller ε than its charges come to")
+            least = reached.get(edge, 0)
+            faults += [f"{edge}: {words}" for words in _faults(entry, chain, least, delta)]
+            histories.append(chain.history(entry["charged"]["count"]))
             if self._opened.statements[edge].statement.privacy.delta != delta:
                 faults.append(f"{edge}: states another δ than the results")
         if histories and privacy["guarantee"] != "none":
@@ -154,6 +162,11 @@ class ResultChecks:
         if not faults and privacy["epsilon"] is not None:
             words = f"ε = {privacy['epsilon']:.4g} of the results is no less than what edges state"
             self._verdict.prove("privacy", words)
+
+    def _speakers(self) -> set[str]:
+        """Return the edges that state that the run has accepted messages of theirs."""
+        stated = self._opened.statements.items()
+        return {edge for edge, signed in stated if signed.statement.messages.count}
 
     def _faults_together(self, privacy: dict[str, Any], histories: list[Any]) -> list[str]:
         stated = self._json(bundle.STATED)
@@ -198,6 +211,19 @@ class ResultChecks:
             self._verdict.refuse("fold", f"the journal folds to version {folded.version}")
         else:
             self._verdict.prove("fold", "the journal folds to the weights, bit for bit")
+
+
+def _faults(entry: dict[str, Any], chain: StatedChain, least: int, delta: float) -> Iterator[str]:
+    """Yield what is wrong with the results of an edge; least: charges that they must have."""
+    charged = entry["charged"]
+    count = charged["count"]
+    head = chain.heads({count}).get(count)
+    if count < least:
+        yield "the results end before its last accepted update"
+    if head is None or (count and head.hex() != charged["head"]):
+        yield "the results have another ledger than it states"
+    elif _below(entry["epsilon_pld"], epsilon_pld(chain.history(count), delta)):
+        yield "the results have a smaller ε than its charges come to"
 
 
 def _below(stated: float | None, computed: float) -> bool:

@@ -36,7 +36,7 @@ def verified(
     folds = trust_code or not _has_code(opened)
     journal = JournalChecks(opened, verdict, fold, folds)
     folded = journal.check(chains, results.is_told_apart())
-    results.check(chains, folded)
+    results.check(chains, journal.reached, folded)
     attack_checks.check(opened, verdict)
     verdict.state("code", "which code has run", "the machines it has run on")
     return verdict

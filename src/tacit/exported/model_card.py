@@ -150,7 +150,7 @@ def text(
         digest=summary["model_sha256"],
         files="".join(f"| {_shown(name)} | `{digest}` |\n" for name, digest in files.items()),
         agreed=_AGREED if "code" in run.stated() else "",
-        privacy=_privacy(summary["privacy"], summary.get("judged_words")),
+        privacy=privacy_words(summary["privacy"], summary.get("judged_words")),
         judged=_judged(summary.get("judged_words")),
         network_layers="" if layers is None else _layers(layers),
         drives=drives,
@@ -262,7 +262,8 @@ def _judged(words: JudgedWords | None) -> str:
     return rows
 
 
-def _privacy(privacy: dict[str, Any], judged: JudgedWords | None) -> str:
+def privacy_words(privacy: dict[str, Any], judged: JudgedWords | None = None) -> str:
+    """Return the section on privacy, by `privacy` of a summary. judged: what judging has cost."""
     if privacy["epsilon"] is None or "simulated" in privacy:
         return _NOT_PRIVATE.format(guarantee=privacy["guarantee"])
     words = {key: privacy[key] for key in OF_PRIVACY}

@@ -23,6 +23,7 @@ from tacit_services.evidence.journal_chain import JournalChain
 from tacit_services.evidence.own_authority import ThrowawayAuthority
 from tacit_services.journal import journal_file
 
+from tacit.exported.model_card import OF_PRIVACY, privacy_words
 from tests.helpers.evidence import (
     PastRun,
     own_certificate,
@@ -113,6 +114,30 @@ def smaller_epsilon(folder: Path, of: str = "") -> None:
     facts = json.loads((folder / "model/model.json").read_bytes())
     facts["privacy"] |= {key: privacy[key] for key in facts["privacy"]}
     put(folder, "model/model.json", json.dumps(facts).encode())
+
+
+def results_with(change: Callable[[dict[str, Any]], None], folder: Path) -> None:
+    """Change the privacy of results, model and card alike."""
+    privacy = json.loads((folder / SUMMARY).read_bytes())["privacy"]
+    before = json.loads(json.dumps(privacy))
+    change(privacy)
+    summary_with(folder, privacy=privacy)
+    facts = json.loads((folder / "model/model.json").read_bytes())
+    facts["privacy"] = {key: privacy[key] for key in OF_PRIVACY}
+    put(folder, "model/model.json", json.dumps(facts).encode())
+    carded(folder, before, privacy)
+
+
+def carded(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Let the card say another privacy than `before`."""
+    card = (folder / "model/README.md").read_text(encoding="utf-8")
+    assert privacy_words(before) in card
+    changed = card.replace(privacy_words(before), privacy_words(now))
+    put(folder, "model/README.md", changed.encode())
+
+
+def nothing_charged(privacy: dict[str, Any], first: str, edge: str) -> None:
+    privacy["edges"][edge] |= {"charged": {"count": 0, "head": first}, "epsilon_pld": 0.0}
 
 
 def journal_of(folder: Path, entries: list[tuple[int, bytes]], run: PastRun) -> dict[str, Any]:
@@ -308,6 +333,30 @@ def by_the_host(scene: Scene) -> Iterator[tuple[str, Change]]:
     )
 
 
+def results_by_the_host(scene: Scene) -> Iterator[tuple[str, Change, str]]:
+    """Yield results that promise more than the edges' charges, with the check that sees them."""
+    statements = scene.run.statements
+
+    def forgets(privacy: dict[str, Any]) -> None:
+        for edge, signed in statements.items():
+            nothing_charged(privacy, signed.statement.chain["first"], edge)
+        privacy["epsilon"] = 0.0
+
+    def bare_model(folder: Path) -> None:
+        facts = json.loads((folder / "model/model.json").read_bytes())
+        put(folder, "model/model.json", json.dumps(facts | {"privacy": {}}).encode())
+
+    def other_card(folder: Path) -> None:
+        privacy = json.loads((folder / SUMMARY).read_bytes())["privacy"]
+        carded(folder, privacy, privacy | {"epsilon": 0.01})
+
+    yield "no charge", partial(results_with, forgets), "privacy"
+    yield "no edges", partial(results_with, lambda p: p.update(edges={}, epsilon=0.01)), "privacy"
+    yield "another δ", partial(results_with, lambda p: p.update(delta=1e-30)), "privacy"
+    yield "no privacy of the model", bare_model, "model"
+    yield "a card with a smaller ε", other_card, "model"
+
+
 def refolded_twice(folder: Path, scene: Scene) -> None:
     entries = messages(scene.run)
     values = journal_of(folder, [*entries, entries[-1]], scene.run)
@@ -336,6 +385,16 @@ def test_thirty_forgeries_by_the_host_are_refused_with_anchors(
         change(folder)
         assert not verdict_of(folder, anchors).ok, name
         shutil.rmtree(folder)
+
+
+def test_results_that_promise_too_much_are_refused(scene: Scene, tmp_path: Path) -> None:
+    for name, change, code in results_by_the_host(scene):
+        folder = tmp_path / name
+        shutil.copytree(scene.folder, folder)
+        change(folder)
+        signed_anew(folder, scene.run.authority)
+        refused = {finding.code for finding in verdict_of(folder, scene.run.anchors()).refused}
+        assert code in refused, name
 
 
 def test_what_a_host_can_still_do_is_stated_and_never_proven(scene: Scene, tmp_path: Path) -> None:
