@@ -74,9 +74,9 @@ def postgres_server(*options: str) -> Iterator[PostgresServer]:
     try:
         if other:
             shutil.chown(folder, ACCOUNT, ACCOUNT)
-        made = [*other, str(BINARIES / "initdb"), "-D", str(folder / "data"), "-U", "tacit"]
+        command = [*other, str(BINARIES / "initdb"), "-D", str(folder / "data"), "-U", "tacit"]
         more = ["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync"]
-        subprocess.run([*made, *more], check=True, capture_output=True, timeout=PATIENCE)
+        subprocess.run([*command, *more], check=True, capture_output=True, timeout=PATIENCE)
         port = free_port()
         settings = [f"listen_addresses={HOST}", f"unix_socket_directories={folder}", *options]
         command = [*other, str(BINARIES / "postgres"), "-D", str(folder / "data"), "-p", str(port)]

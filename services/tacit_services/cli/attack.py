@@ -112,10 +112,10 @@ def _public(
     from tacit_services.display.progress import TimeLeft
 
     attacked, updates = attacked_models.of_results(out, code, which)
-    left = TimeLeft()
+    remaining = TimeLeft()
 
     def progress(finished: int) -> None:
-        say(f"shadow run {finished}/{shadows}{left.after(finished, shadows)}", err=True)
+        say(f"shadow run {finished}/{shadows}{remaining.after(finished, shadows)}", err=True)
 
     plan = ShadowPlan(shadows, max(1, min(updates, attacked.run.run.updates)), progress=progress)
     if attacked.run.data.kind != "benchmark":

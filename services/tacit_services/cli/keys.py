@@ -66,8 +66,8 @@ def _parts() -> Iterator[tuple[str, tuple[str, ...], type[BaseModel]]]:
     from tacit.config.learnt import LearntSection
     from tacit.config.own_arrays import BoundsSection, TokensSection
     from tacit.config.own_column import ColumnSection
-    from tacit.config.own_columns import PartySection
     from tacit.config.own_target import EventTarget, NextToken
+    from tacit.config.party_columns import PartySection
     from tacit.config.sections import Away, Delay
 
     for name in RunFile.model_fields:

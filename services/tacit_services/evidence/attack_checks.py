@@ -21,12 +21,12 @@ _ADD_OR_REMOVE = "add-or-remove-one"
 def check(opened: OpenedBundle, verdict: BundleVerdict) -> None:
     """Check the report of the attacks, if there is one."""
     names = [bundle.in_attack(name) for name in bundle.OF_ATTACK]
-    there = [name for name in opened.files.names if name.startswith(f"{bundle.ATTACK}/")]
-    if not there:
+    present = [name for name in opened.files.names if name.startswith(f"{bundle.ATTACK}/")]
+    if not present:
         verdict.miss(_CODE, "an attack report")
         return
-    faults = [f"{name}: is not in the bundle" for name in names if name not in there]
-    faults += [f"{name}: is no part of an attack report" for name in there if name not in names]
+    faults = [f"{name}: is not in the bundle" for name in names if name not in present]
+    faults += [f"{name}: is no part of an attack report" for name in present if name not in names]
     try:
         if not faults:
             faults = list(_faults(opened))

@@ -21,8 +21,8 @@ from tacit.algorithms.own.own_settings import AlgorithmSettings
 from tacit.algorithms.own.own_steps import OwnStepsTask
 from tacit.config import RunFile
 from tacit.config.data import is_own_data
-from tacit.config.own_columns import ColumnsData
 from tacit.config.own_data import OwnData
+from tacit.config.party_columns import ColumnsData
 from tacit.config.site import Site
 from tacit.datasets.own.file_reading import digest
 from tacit.errors import ConfigError, DataError

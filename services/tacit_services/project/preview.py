@@ -21,7 +21,7 @@ from tacit.config import RunFile
 from tacit.config.algorithm_entries import is_own
 from tacit.config.definition import Definition
 from tacit.config.learnt import LearntSection
-from tacit.config.own_columns import ColumnsData
+from tacit.config.party_columns import ColumnsData
 from tacit.config.preflight import warnings
 from tacit.datasets import EdgeRows, PrivateRows
 from tacit.datasets.source import Source

@@ -25,7 +25,7 @@ from tacit_client import ApiError, Client, Status, Unreachable
 
 from tacit import config
 from tacit.config.definition import Definition
-from tacit.config.own_columns import ColumnsData
+from tacit.config.party_columns import ColumnsData
 from tacit.config.preflight import warnings
 from tacit.errors import ConfigError, ServiceError
 from tacit_services.children.processes import (

@@ -72,10 +72,10 @@ def _signals(model: Model, params: torch.Tensor, x: torch.Tensor, y: torch.Tenso
 def _of_batch(model: Model, scores: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     if model.objective is None and y.ndim == 1 and not y.is_floating_point():
         chances = model.probabilities(scores.double())
-        own = chances.gather(-1, y.unsqueeze(-1)).squeeze(-1)
+        chance = chances.gather(-1, y.unsqueeze(-1)).squeeze(-1)
         # The others are added up, as 1 - p would be 0 of a p that is nearly 1.
-        rest = chances.sum(-1) - own if chances.shape[-1] < 2 else _others(chances, y)
-        return own.clamp_min(_LEAST_CHANCE).log() - rest.clamp_min(_LEAST_CHANCE).log()
+        others = chances.sum(-1) - chance if chances.shape[-1] < 2 else _others(chances, y)
+        return chance.clamp_min(_LEAST_CHANCE).log() - others.clamp_min(_LEAST_CHANCE).log()
     losses = model.data_loss(scores, y).double()
     return -losses.reshape(len(y), -1).mean(-1).clamp_min(_LEAST_LOSS).log()
 

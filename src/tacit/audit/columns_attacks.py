@@ -71,9 +71,9 @@ def called_public(
 ) -> list[Finding]:
     """Call half of a party's private people public, and count the numbers that come of them (G)."""
     half = TABLE // 2
-    told = int((_table(_attacked(source, party), range(TABLE), half)[half:] != 0).sum())
+    differing = int((_table(_attacked(source, party), range(TABLE), half)[half:] != 0).sum())
     honest = party is ColumnsParty
-    return [Finding("party, called public", name, "numbers", 0, told, told > 0, honest)]
+    return [Finding("party, called public", name, "numbers", 0, differing, differing > 0, honest)]
 
 
 def sought(

@@ -40,10 +40,10 @@ privacy = {{ mechanism = "{mechanism}", batch = 64, clip = 1.0, pushes = 1 }}
 edges.count = 2
 evaluation = {{ every = {updates}, samples = 10 }}
 """
-Guesses = dict[int, int]  # a label for each record
+LabelGuess = dict[int, int]  # a label for each record
 
 
-def overheard(mode: str, mechanism: str, labels: Tensor, epsilon: float) -> Guesses:
+def overheard(mode: str, mechanism: str, labels: Tensor, epsilon: float) -> LabelGuess:
     """Return what party EDGE guesses of the `labels` (n,) that the label holder trains on.
 
     mode: of the parties' embeddings. epsilon: ε_y that the label holder takes the labels to have
@@ -64,7 +64,7 @@ def overheard(mode: str, mechanism: str, labels: Tensor, epsilon: float) -> Gues
     }
     waiting: deque[Any] = deque(out.message for party in parties.values() for out in party.start())
     schema = model.schema_hash()
-    guessed: Guesses = {}
+    guessed: LabelGuess = {}
     sent = 0
     while waiting and not server.halted:
         sent += 1
@@ -81,7 +81,7 @@ def overheard(mode: str, mechanism: str, labels: Tensor, epsilon: float) -> Gues
     return guessed
 
 
-def _guesses(definition: Definition[Any], feedback: Feedback, records: int) -> Guesses:
+def _guesses(definition: Definition[Any], feedback: Feedback, records: int) -> LabelGuess:
     """Return the label of each record of the batch whose gradient is sent back."""
     if feedback.gradient is None:
         return {}
@@ -89,7 +89,7 @@ def _guesses(definition: Definition[Any], feedback: Feedback, records: int) -> G
     return dict(zip(rows.tolist(), feedback.gradient.argmin(1).tolist(), strict=True))
 
 
-def _found(name: str, guessed: Guesses, truth: Tensor, claim: float, *, honest: bool) -> Finding:
+def _found(name: str, guessed: LabelGuess, truth: Tensor, claim: float, *, honest: bool) -> Finding:
     right = sum(int(truth[row]) == label for row, label in guessed.items())
     share = float(at_least(np.array([right]), max(1, len(guessed)))[0])
     return Finding("labels, sent back", name, "share right", claim, share, share > claim, honest)

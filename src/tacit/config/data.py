@@ -11,9 +11,9 @@ from tacit.config.algorithm_contract import Sections
 from tacit.config.asked_table import AskedTable
 from tacit.config.features import FeaturedData
 from tacit.config.own_arrays import ArraysData, ImagesData, PythonData
-from tacit.config.own_columns import ColumnsData
 from tacit.config.own_data import OwnData
 from tacit.config.own_table import TableData
+from tacit.config.party_columns import ColumnsData
 from tacit.datasets import (
     Benchmark,
     Dealing,

@@ -221,8 +221,8 @@ class AdditiveModel(Model):
         """Return scores (n, classes), added term by term; pairs that say nothing are left out."""
         table = params.astype(np.float64).reshape(self.classes, self.width).T * self.part
         scores = np.zeros((len(bins), self.classes))
-        told = [bool(table[start : start + pair.bins].any()) for pair, start in self._pairs_from]
-        for term in np.flatnonzero([True] * len(self.columns) + told + [True]):
+        full = [bool(table[start : start + pair.bins].any()) for pair, start in self._pairs_from]
+        for term in np.flatnonzero([True] * len(self.columns) + full + [True]):
             scores += table[bins[:, term]]
         return scores
 

@@ -166,9 +166,9 @@ def test_nothing_confirmed_is_lost_while_primaries_die(fleet: RedisFleet) -> Non
         finally:
             over.set()
             writer.join()
-        kept = [record.seq for record in store.read(0, 1 << 20)]
-        assert kept == sorted(set(kept))
-        assert set(confirmed) <= set(kept)
+        stored = [record.seq for record in store.read(0, 1 << 20)]
+        assert stored == sorted(set(stored))
+        assert set(confirmed) <= set(stored)
         assert len(confirmed) > 250
 
 

@@ -214,9 +214,9 @@ def test_the_preflight_says_where_a_search_finds_little(
     keys: str, epsilon: str, hinted: bool
 ) -> None:
     run = config.parse(text(keys).replace("epsilon = 1.0", f"epsilon = {epsilon}"), "test")
-    said = run.algorithm.hindered(run.plan(0))
-    assert said is not None
-    assert any("needs no search" in sentence for sentence in said) == hinted
+    hints = run.algorithm.hindered(run.plan(0))
+    assert hints is not None
+    assert any("needs no search" in sentence for sentence in hints) == hinted
 
 
 def test_pairs_need_exact_sums() -> None:

@@ -8,8 +8,8 @@ from tacit.audit.subject import Randomness
 
 
 def test_a_roster_makes_nobody_public_and_finds_nobody_and_mutants_are_caught() -> None:
-    found = columns_tests(Randomness(1), mutants=True)
-    assert [finding.verdict for finding in found] == ["passes", "passes", "caught", "caught"]
+    findings = columns_tests(Randomness(1), mutants=True)
+    assert [finding.verdict for finding in findings] == ["passes", "passes", "caught", "caught"]
 
 
 def test_a_party_guesses_no_more_labels_than_randomised_response_allows() -> None:

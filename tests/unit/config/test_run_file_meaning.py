@@ -90,6 +90,7 @@ def test_the_list_of_changes_names_every_parameter_there_is() -> None:
     ]  # test_guard_sums: but for what decides the model it may change while a run goes on
     del sections["network"]  # for the simulator, which has no journal
     del sections["ask"]  # in the place of training: test_asked
+    del sections["tracking"]  # where figures are written, which is in no name: tests/unit/tracking
     sections |= {"algorithm": Mapa, "data": BenchmarkData}
     keys = {f"{name}.{key}" for name, section in sections.items() for key in section.model_fields}  # type: ignore[union-attr]
     elsewhere = {"data.kind", "run.stop", "model.bins"}  # bins: tests/unit/algorithms/test_ebm.py

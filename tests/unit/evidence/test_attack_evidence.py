@@ -31,10 +31,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> PastRun:
 
 
 def codes(root: Path) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    seen: dict[str, set[str]] = {}
     for each in verdict_of(root).findings:
-        found.setdefault(each.kind, set()).add(each.code)
-    return found
+        seen.setdefault(each.kind, set()).add(each.code)
+    return seen
 
 
 def test_a_report_on_published_rows_goes_in_and_its_bound_is_proven(run: PastRun) -> None:
@@ -60,9 +60,9 @@ def test_a_bundle_without_a_report_is_as_before_and_lacks_it(run: PastRun, tmp_p
     results = tmp_path / "results"
     shutil.copytree(run.results, results, ignore=shutil.ignore_patterns(bundle.ATTACK))
     run.bundle(tmp_path / "bundle", results=results, code=results, journal=None)
-    found = codes(tmp_path / "bundle")
-    assert "attacks" in found["missing"]
-    assert "refused" not in found
+    seen = codes(tmp_path / "bundle")
+    assert "attacks" in seen["missing"]
+    assert "refused" not in seen
     page = (tmp_path / "bundle" / bundle.PAGE).read_text(encoding="utf-8")
     assert "What attacks found" not in page
 

@@ -82,10 +82,16 @@ def test_a_tracker_has_the_points_and_the_end_of_the_results(
 
 def test_it_is_told_the_definition_without_the_places_of_rows(tmp_path: Path) -> None:
     columns = {"age": {"low": 0, "high": 99}, "y": {"values": ["a", "b"]}}
-    own = {"kind": "table", "train": "patients.csv", "test": "seen.csv", "target": "y", "rows": 50}
+    table = {
+        "kind": "table",
+        "train": "patients.csv",
+        "test": "seen.csv",
+        "target": "y",
+        "rows": 50,
+    }
     text = toml(
         MAPA,
-        data={"dataset": None, **own, "name": "ward-7", "columns": columns},
+        data={"dataset": None, **table, "name": "ward-7", "columns": columns},
         run={"updates": 9},
     )
     run = config.parse(text + '[tracking]\nwandb = "secret-project"\n', "test", folder=tmp_path)

@@ -262,8 +262,8 @@ class PostgresStore:
         anchors = dict[str, Anchor]()
         for position, entry in accepted:
             # Of a long payload all but the first piece, each in a step: not all is copied at once.
-            rest = islice(enumerate(_cut(entry.payload)), 1, None)
-            for number, piece in rest:
+            pieces = islice(enumerate(_cut(entry.payload)), 1, None)
+            for number, piece in pieces:
                 db.execute(_INSERT_PIECE, (self._run, position, number, piece))
             size = len(entry.payload)
             begun = memoryview(entry.payload)[:PIECE]

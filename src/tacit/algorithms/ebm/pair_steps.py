@@ -49,14 +49,14 @@ class PairPrior:
 
     def of_cells(self, values: Reals) -> Reals:
         """Return values (…, W) as grids (…, P, 64); 0 where a small grid has no cell."""
-        taken: Reals = np.where(self.grid >= 0, values[..., self.places], 0.0)
-        return taken
+        cells: Reals = np.where(self.grid >= 0, values[..., self.places], 0.0)
+        return cells
 
     def onto(self, grids: Reals) -> Reals:
         """Return grids (c, P, 64) as values (c, W)."""
         values = np.zeros((len(grids), self._model.width))
-        there = self.grid >= 0
-        values[:, self.places[there]] = grids[:, there]
+        inside = self.grid >= 0
+        values[:, self.places[inside]] = grids[:, inside]
         return values
 
     def times(self, grids: Reals) -> Reals:
@@ -135,11 +135,11 @@ def _matrix(pair: PairCells, within: float, beside: float) -> Reals:
     if pair.other.numeric:
         neighbours.append((numbers[:rows, : columns - 1], numbers[:rows, 1:columns]))
     for these, those in neighbours:
-        here, there = these.ravel(), those.ravel()
-        matrix[here, there] -= beside
-        matrix[there, here] -= beside
+        here, inside = these.ravel(), those.ravel()
+        matrix[here, inside] -= beside
+        matrix[inside, here] -= beside
         np.add.at(matrix, (here, here), beside)
-        np.add.at(matrix, (there, there), beside)
+        np.add.at(matrix, (inside, inside), beside)
     return matrix
 
 
@@ -159,6 +159,6 @@ def _eliminated(matrix: Reals, right: Reals) -> tuple[Reals, Reals]:
         solution[:, :, below] -= factor * solution[:, :, place, None]
     for place in range(_CELLS - 1, -1, -1):
         after = slice(place + 1, place + 1 + MOST_SIDE)
-        known = (matrix[:, place, after] * solution[:, :, after]).sum(axis=-1)
-        solution[:, :, place] = (solution[:, :, place] - known) / matrix[:, place, place]
+        solved = (matrix[:, place, after] * solution[:, :, after]).sum(axis=-1)
+        solution[:, :, place] = (solution[:, :, place] - solved) / matrix[:, place, place]
     return solution, volume

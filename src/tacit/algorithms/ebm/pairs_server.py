@@ -227,15 +227,15 @@ class PairsServer(EbmServer):
         rounds = sum(map(len, self.looks_of.values())) / max(1, len(self.counted))
         rows = prior.of_cells(unlinked_rows(self._model, self._rows()))
         sums = without_columns(prior.of_cells(self.looked.numpy() / rounds), rows)
-        left = prior.of_cells(self.looked_noise.numpy()) / rounds**2
-        precision = each.h * rows / np.maximum(each.v * rows + left, _TINY)
+        variance = prior.of_cells(self.looked_noise.numpy()) / rounds**2
+        precision = each.h * rows / np.maximum(each.v * rows + variance, _TINY)
         return prior.evidence(precision * each.h * rows, precision * sums)
 
     def _prior_of(self, pairs: tuple[int, ...]) -> PairPrior:
         if pairs not in self._priors:
             settings = self.settings
-            made = PairPrior(self._model, pairs, settings.size, settings.smoothness)
-            self._priors[pairs] = made
+            prior = PairPrior(self._model, pairs, settings.size, settings.smoothness)
+            self._priors[pairs] = prior
         return self._priors[pairs]
 
     # -- steps -------------------------------------------------------------------------------------
@@ -277,8 +277,8 @@ class PairsServer(EbmServer):
         everywhere = self._rows()
         rows = prior.of_cells(everywhere)
         pushes = self._pushes * (1 - max(0, self.since) / self.horizon)
-        left = edges * prior.of_cells(noise) ** 2 / max(1.0, pushes)
-        precision = each.h * rows / np.maximum(each.v * rows + left, _TINY)
+        variance = edges * prior.of_cells(noise) ** 2 / max(1.0, pushes)
+        precision = each.h * rows / np.maximum(each.v * rows + variance, _TINY)
         uphill = precision * prior.of_cells(histogram)
         uphill = uphill - prior.times(prior.of_cells(scores)) / edges
         step = prior.onto(prior.solved(precision * each.h * rows, uphill))

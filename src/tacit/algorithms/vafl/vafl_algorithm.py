@@ -32,7 +32,7 @@ from tacit.privacy.noise.randomness import Random
 from tacit.privacy.release.embeddings import EmbeddingReleaser, EmbeddingStore
 
 # What is left of labels (n,) of people with these names (n,).
-Answers = Callable[[Tensor, NameHashes], Tensor]
+PartyAnswers = Callable[[Tensor, NameHashes], Tensor]
 
 
 class VaflAlgorithm(Algorithm):
@@ -118,7 +118,7 @@ def party(
 
 
 def own_records(
-    source: OwnColumns, salt: bytes, answers: Answers | None = None, epsilon: float = math.inf
+    source: OwnColumns, salt: bytes, answers: PartyAnswers | None = None, epsilon: float = math.inf
 ) -> LabelledRecords:
     """Return the people that the label holder of own columns has, those to train on first.
 

@@ -12,7 +12,7 @@ from pydantic import Field
 from tacit.algorithms.base.step_sizes import StepSizes
 from tacit.config.algorithm_contract import AlgorithmSection, DataSection, Sections, WorkerKind
 from tacit.config.model import ModelSection
-from tacit.config.own_columns import ColumnsData
+from tacit.config.party_columns import ColumnsData
 from tacit.config.plans import Plans
 from tacit.config.traits import ReleaseTime, Traits
 from tacit.models import Model

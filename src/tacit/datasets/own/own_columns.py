@@ -234,18 +234,18 @@ class OwnColumns:
 
     def _lacking(self) -> Iterator[str]:
         labelled = self.labels.people()
-        wanted = set(labelled.ids[: labelled.private])
+        expected = set(labelled.ids[: labelled.private])
         for party in self.parties:
             people = party.people()
-            lacking = len(wanted - set(people.ids[: people.private]))
-            if lacking == len(wanted):
+            lacking = len(expected - set(people.ids[: people.private]))
+            if lacking == len(expected):
                 raise DataError(
-                    f"{party.train}: column {party.key!r}: none of the {len(wanted)} people of "
+                    f"{party.train}: column {party.key!r}: none of the {len(expected)} people of "
                     f"{self.labels.train} is there; is it the column with their ids?"
                 )
             if lacking:
                 yield (
-                    f"{party.train}: lacks {lacking} of the {len(wanted)} people of "
+                    f"{party.train}: lacks {lacking} of the {len(expected)} people of "
                     f"{self.labels.train}, who are blanks there"
                 )
 
