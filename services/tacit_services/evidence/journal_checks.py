@@ -42,9 +42,9 @@ JournalFold = Callable[[Path, Path], Folded]
 class JournalChecks:
     """The checks of one bundle's journal.
 
-    folds: whether the journal may be folded, if it is there; code of the bundle may run then.
-    reached: for each edge with accepted updates, how far its ledger had come at the last; filled by
-    `check`.
+    folds: whether the journal may be folded, if it is there. Code of the bundle may run then.
+    reached: for each edge with accepted updates, how far its ledger had come at the last. `check`
+    fills it.
     """
 
     opened: OpenedBundle
