@@ -56,7 +56,7 @@ def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def sha(*data: bytes | str) -> str:
     """Hash joined bytes; a text is another hash."""
-    joined = b"".join(bytes.fromhex(one) if isinstance(one, str) else one for one in data)
+    joined = b"".join(bytes.fromhex(item) if isinstance(item, str) else item for item in data)
     return hashlib.sha256(joined).hexdigest()
 
 
@@ -80,8 +80,8 @@ def chained(chain: dict[str, Any]) -> tuple[list[str], list[Any]]:
         law, side, back = re.fullmatch(LAW, row["mechanism"]).groups()
         q, z = float.fromhex(row["q"]), float.fromhex(row["z"])
         noise = math.log1p(q * math.expm1(1 / z)) if z and law == "knorm" else z
-        one = fields[0], law, side, q, noise, row["secret"]
-        charges += [(-1 if back else 1, one)] * row["count"]
+        item = fields[0], law, side, q, noise, row["secret"]
+        charges += [(-1 if back else 1, item)] * row["count"]
         need(row["count"] > 0, heads[-1] == row["head"], len(fields[0]) == 16)
     need(heads[-1] == chain["head"], len(charges) == chain["count"])
     return heads, charges
@@ -90,9 +90,9 @@ def chained(chain: dict[str, Any]) -> tuple[list[str], list[Any]]:
 def cover(stated: float | None, charges: list[Any], delta: float) -> None:
     """Check that an epsilon (None: no bound) is at most 2 % below that of charges, by PLD."""
     left: Any = collections.Counter()
-    for sign, one in charges:
-        left[one] += sign
-        need(left[one] >= 0)
+    for sign, item in charges:
+        left[item] += sign
+        need(left[item] >= 0)
     if stated is None:
         return
     need(*(noise and secret for *_, noise, secret in +left))
@@ -103,10 +103,10 @@ def cover(stated: float | None, charges: list[Any], delta: float) -> None:
         for (_, law, _, q, noise, _), count in [o for o in (+left).items() if o[0][2] != other]:
             bound = common.DifferentialPrivacyParameters(noise)
             if law == "knorm":
-                one = pld.from_privacy_parameters(bound, step)
+                item = pld.from_privacy_parameters(bound, step)
             else:
-                one = pld.from_gaussian_mechanism(noise, 1, True, step, sampling_prob=q)
-            total = total.compose(one.self_compose(count))
+                item = pld.from_gaussian_mechanism(noise, 1, True, step, sampling_prob=q)
+            total = total.compose(item.self_compose(count))
         need(stated >= 0.98 * total.get_epsilon_for_delta(delta))
 
 
@@ -119,18 +119,18 @@ class Bundle:
             archive = zipfile.ZipFile(path)
             self.data = {name: archive.read(name) for name in archive.namelist()}
         else:
-            found = [one for one in path.rglob("*") if one.is_file()]
-            self.data = {one.relative_to(path).as_posix(): one.read_bytes() for one in found}
+            entries = [item for item in path.rglob("*") if item.is_file()]
+            self.data = {item.relative_to(path).as_posix(): item.read_bytes() for item in entries}
         self.authority = x509.load_pem_x509_certificate(self.data["certificates/authority.pem"])
         self.authority.verify_directly_issued_by(self.authority)
         self.edges, self.places, self.facts = {}, {}, {identity(self.authority)}
-        self.host, known = self.signed("bundle", "bundle.json", "host")
+        self.host, named_by = self.signed("bundle", "bundle.json", "host")
         its = {name: sha(data) for name, data in self.data.items() if name != "bundle.json"}
-        need(known == ("evidence", self.host["key"]), its == self.host["files"])
+        need(named_by == ("evidence", self.host["key"]), its == self.host["files"])
         need({"page.html", "code/host.json", "code/sbom.cdx.json"} <= its.keys())
-        told = [(self.statement, e) for e in self.host["edges"] if f"statements/{e}.json" in its]
-        told += [(self.results,)] + [(self.journal,)] * (self.host["journal"] is not None)
-        return [*told, (self.anchors, *anchors)]
+        checks = [(self.statement, e) for e in self.host["edges"] if f"statements/{e}.json" in its]
+        checks += [(self.results,)] + [(self.journal,)] * (self.host["journal"] is not None)
+        return [*checks, (self.anchors, *anchors)]
 
     def signed(self, kind: str, name: str, owner: str) -> tuple[dict[str, Any], tuple[str, str]]:
         """Check a signed document; give its content, and who has signed it."""
@@ -145,7 +145,9 @@ class Bundle:
         signer.public_key().verify(signature, title + text.encode(), ec.ECDSA(hashes.SHA256()))
         content = json.loads(text, object_pairs_hook=unique)
         inner = [(kind, content), *content.items(), *content.get("chain", {}).items()]
-        for part, value in [one for one in inner if one[0] in KEYS and one != ("journal", None)]:
+        for part, value in [
+            item for item in inner if item[0] in KEYS and item != ("journal", None)
+        ]:
             need(*(sorted(o) == KEYS[part] for o in (value if type(value) is list else [value])))
         need(
             canonical(content["format"]) == "1", isinstance(signer.public_key().curve, ec.SECP256R1)
@@ -155,58 +157,62 @@ class Bundle:
 
     def statement(self, edge: str) -> None:
         """Check an edge's certificate and statement."""
-        told, known = self.signed("statement", f"statements/{edge}.json", edge)
-        need(known == (edge, sha(base64.b64decode(told["key"]))), told["edge"] == edge)
-        need(told["definition"] == sha(self.data["definition/agreed.json"]))
-        need(told["run"] == self.host["run"])
-        heads, charges = chained(told["chain"])
-        cover(told["privacy"]["epsilon"], charges, told["privacy"]["delta"])
-        if "definition/offer.json" in self.data and told["messages"]["count"]:
+        content, named_by = self.signed("statement", f"statements/{edge}.json", edge)
+        need(named_by == (edge, sha(base64.b64decode(content["key"]))), content["edge"] == edge)
+        need(content["definition"] == sha(self.data["definition/agreed.json"]))
+        need(content["run"] == self.host["run"])
+        heads, charges = chained(content["chain"])
+        cover(content["privacy"]["epsilon"], charges, content["privacy"]["delta"])
+        if "definition/offer.json" in self.data and content["messages"]["count"]:
             offer = json.loads(self.data["definition/offer.json"]).items()
-            asked = sha(canonical({key: one for key, one in offer if key != "signature"}).encode())
-            need(any((o["offer"], o["answer"]) == (asked, "accepted") for o in told["consents"]))
-        self.edges[edge] = told, heads, charges
+            offered = sha(
+                canonical({key: item for key, item in offer if key != "signature"}).encode()
+            )
+            need(
+                any((o["offer"], o["answer"]) == (offered, "accepted") for o in content["consents"])
+            )
+        self.edges[edge] = content, heads, charges
 
     def results(self) -> None:
         """Check definitions, weights, metrics, and what edges have spent."""
         names = "definition/stated", "definition/agreed", "results/summary", "model/model"
         stated, agreed, summary, model = (json.loads(self.data[f"{n}.json"]) for n in names)
-        texts = [canonical(one).encode() for one in (stated, agreed)]
+        texts = [canonical(item).encode() for item in (stated, agreed)]
         need(texts == [self.data[f"{name}.json"] for name in names[:2]])
         pairs = [(agreed, stated)]
         for part, whole in pairs:
             pairs += [(part[key], whole[key]) for key in part] if isinstance(part, dict) else []
             need(isinstance(part, dict) or part == whole)
-        ours, its = (sha(self.data[f"{one}/model.safetensors"]) for one in ("results", "model"))
+        ours, its = (sha(self.data[f"{item}/model.safetensors"]) for item in ("results", "model"))
         which, card = self.host["which"], self.data["model/README.md"].decode()
         chosen = summary if which == "last" else summary["models"][which]
         need(summary["run_file_sha256"] == self.host["definition"] == sha(b"tacit-run-1", texts[0]))
         need(chosen["model_sha256"] == model["trained_sha256"] == self.host["model_sha256"] == ours)
         need(model["weights_sha256"] == its, ours in card, its in card)
         need({*PRIVACY} == model["privacy"].keys())
-        said = [chosen["metrics"], {key: summary["privacy"][key] for key in model["privacy"]}]
-        need(canonical([model["metrics"], model["privacy"]]) == canonical(said))
-        for edge, one in summary["privacy"]["edges"].items():
-            need(edge in self.edges or not one["pushes"])
+        expected = [chosen["metrics"], {key: summary["privacy"][key] for key in model["privacy"]}]
+        need(canonical([model["metrics"], model["privacy"]]) == canonical(expected))
+        for edge, item in summary["privacy"]["edges"].items():
+            need(edge in self.edges or not item["pushes"])
             if edge in self.edges:
-                (told, heads, charges), place = self.edges[edge], one["charged"]["count"]
-                need(place >= 0, heads[place] == one["charged"]["head"])
-                need(one["delta"] == told["privacy"]["delta"])
-                cover(one["epsilon_pld"], charges[:place], one["delta"])
-                cover(summary["privacy"]["epsilon"], charges[:place], one["delta"])
-                need(one["delta"] == summary["privacy"]["delta"])
+                (content, heads, charges), place = self.edges[edge], item["charged"]["count"]
+                need(place >= 0, heads[place] == item["charged"]["head"])
+                need(item["delta"] == content["privacy"]["delta"])
+                cover(item["epsilon_pld"], charges[:place], item["delta"])
+                cover(summary["privacy"]["epsilon"], charges[:place], item["delta"])
+                need(item["delta"] == summary["privacy"]["delta"])
                 self.places[edge] = place
 
     def journal(self) -> list[Any]:
         """Check the journal's chain."""
-        told = self.host["journal"]
+        content = self.host["journal"]
         header, *lines, end = self.data["journal/chain.csv"].decode().split("\n")
-        first = sha(f"tacit journal\0{self.host['run']}\0".encode(), told["state"])
+        first = sha(f"tacit journal\0{self.host['run']}\0".encode(), content["state"])
         head = functools.reduce(sha, (f"{line}\n".encode() for line in lines), first)
         need(header == "position,edge,number,kind,sha256,charges,head", end == "")
         rows = [line.split(",") for line in lines]
-        need(*(int(row[0]) == n for n, row in enumerate(rows, told["begins_after"] + 1)))
-        need(head == told["head"], len(lines) == told["records"])
+        need(*(int(row[0]) == n for n, row in enumerate(rows, content["begins_after"] + 1)))
+        need(head == content["head"], len(lines) == content["records"])
         edges = {row[1] for row in rows} - {"operator"} | self.edges.keys()
         return [(self.sent, edge, [row for row in rows if row[1] == edge]) for edge in edges]
 
@@ -216,14 +222,14 @@ class Bundle:
         updates = [(int(row[5]), row[6]) for row in rows if row[3] == "update"]
         need(numbers == sorted({*numbers}), edge in self.edges or not updates)
         if edge in self.edges:
-            told, heads, _ = self.edges[edge]
-            asked = told["messages"]["unanswered"]
-            kept = [(int(row[2]), row[4]) for row in rows if asked.get(row[2]) != row[4]]
-            links = (n.to_bytes(8) + bytes.fromhex(message) for n, message in kept)
+            content, heads, _ = self.edges[edge]
+            unanswered = content["messages"]["unanswered"]
+            heard = [(int(row[2]), row[4]) for row in rows if unanswered.get(row[2]) != row[4]]
+            links = (n.to_bytes(8) + bytes.fromhex(message) for n, message in heard)
             head = functools.reduce(sha, links, sha(b"tacit messages"))
-            last = kept[-1][0] if kept else 0
-            same = {"count": len(kept), "head": head, "last": last, "unanswered": asked}
-            need(same == told["messages"] or self.host["journal"]["begins_after"])
+            last = heard[-1][0] if heard else 0
+            same = {"count": len(heard), "head": head, "last": last, "unanswered": unanswered}
+            need(same == content["messages"] or self.host["journal"]["begins_after"])
             name = json.loads(self.data["definition/stated.json"])["algorithm"]["name"]
             loose, places = name in ("adp2sgd", "a2dp2sgd", "vafl"), [place for place, _ in updates]
             need(not places or self.places.get(edge, -1) >= places[-1])
@@ -236,14 +242,14 @@ class Bundle:
         for data in map(Path.read_bytes, paths):
             if data.startswith(b"{"):
                 text = json.loads(data)["content"]
-                found = {(json.loads(text)["edge"], text)}
+                entries = {(json.loads(text)["edge"], text)}
             elif b"-----BEGIN" in data:
-                found = {*map(identity, x509.load_pem_x509_certificates(data))}
+                entries = {*map(identity, x509.load_pem_x509_certificates(data))}
             else:
                 lines = [line for line in data.decode().splitlines() if line and line[0] != "#"]
-                found = {re.fullmatch(r"(\S+) sha256:(\S+)", line).groups() for line in lines}
-            need(found)
-            anchors |= found
+                entries = {re.fullmatch(r"(\S+) sha256:(\S+)", line).groups() for line in lines}
+            need(entries)
+            anchors |= entries
         edges = {name for name, _ in anchors} - {"authority"}
         need(anchors <= self.facts, not edges or edges == {*self.host["edges"]})
 
@@ -264,6 +270,6 @@ if __name__ == "__main__":
     parser.add_argument("bundle", type=Path)
     parser.add_argument("--anchor", type=Path, action="append", default=[])
     given = parser.parse_args()
-    found = refused(given.bundle, given.anchor)
-    print(*found, "refused" if found else "ok", sep="\n")
-    raise SystemExit(5 if found else 0)
+    entries = refused(given.bundle, given.anchor)
+    print(*entries, "refused" if entries else "ok", sep="\n")
+    raise SystemExit(5 if entries else 0)
