@@ -9,18 +9,12 @@ from tacit import rounding
 from tacit.attacks.attack_report import AttackFigures, AttackReport, AttributeFigures, ShareEstimate
 from tacit.attacks.trade_off import TradeOff
 from tacit.shown import printable
+from tacit_services.evidence.print_style import PRINT_STYLE
 
 _PAGE = """\
 <!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-@page {{ size: A4; margin: 15mm }}
-body {{ font: 10.5pt/1.35 sans-serif; max-width: 180mm; margin: auto; color: #111 }}
-h1 {{ font-size: 15pt; margin: 0 0 2mm }} h2 {{ font-size: 11.5pt; margin: 4mm 0 1mm }}
-table {{ border-collapse: collapse; width: 100% }}
-td, th {{ border-bottom: .2mm solid #999; text-align: left; vertical-align: top }}
-td, th {{ padding: .6mm 2mm }}
-code {{ font-size: 8.5pt; word-break: break-all }} ul {{ margin: 1mm 0; padding-left: 5mm }}
-svg {{ display: block; margin: 2mm 0 }}
+{style}svg {{ display: block; margin: 2mm 0 }}
 </style></head><body>
 <h1>{title}</h1>
 {stays}<p><strong>{verdict}</strong></p>
@@ -80,6 +74,7 @@ def page(report: AttackReport) -> str:
     ]
     first = report.attacks[0].rates[0]
     return _PAGE.format(
+        style=PRINT_STYLE,
         title=_text(f"Attacks on the model {report.run}"),
         stays=_STAYS if report.rows == "owner" else "",
         verdict=_text(verdict(report)),

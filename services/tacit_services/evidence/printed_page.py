@@ -13,19 +13,13 @@ from tacit import rounding
 from tacit.attacks.attack_report import AttackReport
 from tacit.shown import printable
 from tacit_services.evidence import attack_page
+from tacit_services.evidence.print_style import PRINT_STYLE
 from tacit_services.statements.statement import Statement
 
 _SHEET = """\
 <!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{title}</title><style>
-@page {{ size: A4; margin: 15mm }}
-body {{ font: 10.5pt/1.35 sans-serif; max-width: 180mm; margin: auto; color: #111 }}
-h1 {{ font-size: 15pt; margin: 0 0 2mm }} h2 {{ font-size: 11.5pt; margin: 4mm 0 1mm }}
-table {{ border-collapse: collapse; width: 100% }}
-td, th {{ border-bottom: .2mm solid #999; text-align: left; vertical-align: top }}
-td, th {{ padding: .6mm 2mm }}
-code {{ font-size: 8.5pt; word-break: break-all }} ul {{ margin: 1mm 0; padding-left: 5mm }}
-.sign td {{ height: 14mm; width: 33% }}
+{style}.sign td {{ height: 14mm; width: 33% }}
 </style></head><body>
 <h1>{title}</h1>
 <table>
@@ -82,6 +76,7 @@ def page(
         )
     )  # fmt: skip
     return _SHEET.format(
+        style=PRINT_STYLE,
         title=_text(f"Evidence of the model {run}"),
         facts="".join(_row(*fact) for fact in facts) + hashes,
         unit=_text(privacy["unit"]),
