@@ -10,20 +10,19 @@ import math
 import ssl
 import time
 import urllib.request
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import httpcore
 import httpx
+
+from tacit_client.httpcore_answers import STEERING, AnswerBody, as_httpx
 
 WHOLE = 30.0  # seconds for a whole answer, beside those for which nothing may come
 FILE = {"piece": 1 << 17}  # extensions of a request for or with a file: bytes for new time
 ENDLESS = {"endless": True}  # of one whose answer has no end
 _KEPT = 5.0  # seconds for which a silent connection is kept
 _RECORD = 1 << 14  # bytes that TLS takes at once
-# What httpx acts on by itself: it builds the next request, and keeps what it is told.
-_STEERING = frozenset((b"location", b"set-cookie"))
 
 
 def proxy_before(url: httpx.URL) -> str | None:
@@ -77,7 +76,7 @@ class BoundedTransport(httpx.BaseTransport):
         """Send a request, and return its answer, whose body is still to come."""
         more = request.extensions
         times = _Times(more)
-        with _as_httpx():
+        with as_httpx():
             answer = self._pool.handle_request(
                 httpcore.Request(
                     request.method,
@@ -98,7 +97,7 @@ class BoundedTransport(httpx.BaseTransport):
         return httpx.Response(
             answer.status,
             headers=[(name, value) for name, value in answer.headers if not _steers(name)],
-            stream=_BoundedBody(answer.stream),
+            stream=AnswerBody(answer.stream),
             extensions=answer.extensions,
         )
 
@@ -108,7 +107,7 @@ class BoundedTransport(httpx.BaseTransport):
 
 
 def _steers(name: bytes) -> bool:
-    return name.lower() in _STEERING
+    return name.lower() in STEERING
 
 
 class _Times:
@@ -218,33 +217,3 @@ class _Stream(httpcore.NetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)
-
-
-class _BoundedBody(httpx.SyncByteStream):
-    """The body of an answer, with httpx's errors."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = pieces
-
-    def __iter__(self) -> Iterator[bytes]:
-        with _as_httpx():
-            yield from self._pieces
-
-    def close(self) -> None:
-        if hasattr(self._pieces, "close"):
-            self._pieces.close()
-
-
-@contextmanager
-def _as_httpx() -> Iterator[None]:
-    """Raise httpcore's errors as httpx's, which have the same names."""
-    try:
-        yield
-    except (
-        httpcore.TimeoutException,
-        httpcore.NetworkError,
-        httpcore.ProtocolError,
-        httpcore.ProxyError,
-        httpcore.UnsupportedProtocol,
-    ) as error:
-        raise getattr(httpx, type(error).__name__)(str(error)) from error

@@ -17,14 +17,13 @@ from typing import Any
 
 import httpcore
 import httpx
+from tacit_client.httpcore_answers import STEERING, AnswerBody, as_httpx
 
 from tacit_services.transport.patience import Patience
 from tacit_services.transport.proxy import HttpProxy
 
 PIECE = {"piece": 1 << 17}  # extensions of a request whose answer is a file: bytes for new time
 _KEPT = 5.0  # seconds for which a silent connection is kept
-# What httpx acts on by itself: it builds the next request, and keeps what it is told.
-_STEERING = frozenset((b"location", b"set-cookie"))
 
 
 def patient_client(
@@ -78,7 +77,7 @@ class UnsteeredAsyncTransport(httpx.AsyncHTTPTransport):
 
 
 def _unsteered(answer: httpx.Response) -> httpx.Response:
-    for name in _STEERING:
+    for name in STEERING:
         answer.headers.pop(name.decode("ascii"), None)
     return answer
 
@@ -116,7 +115,7 @@ class _PatientTransport(httpx.BaseTransport):
         """Send a request; the time begins here, and is for the answer's body as well."""
         assert isinstance(request.stream, httpx.SyncByteStream)
         self._patience.begin(self._seconds, request.extensions.get("piece"))
-        with _as_httpx():
+        with as_httpx():
             answer = self._pool.handle_request(
                 httpcore.Request(
                     request.method,
@@ -135,45 +134,15 @@ class _PatientTransport(httpx.BaseTransport):
         return httpx.Response(
             answer.status,
             headers=[
-                (name, value) for name, value in answer.headers if name.lower() not in _STEERING
+                (name, value) for name, value in answer.headers if name.lower() not in STEERING
             ],
-            stream=_PatientBody(answer.stream),
+            stream=AnswerBody(answer.stream),
             extensions=answer.extensions,
         )
 
     def close(self) -> None:
         """Close every connection."""
         self._pool.close()
-
-
-class _PatientBody(httpx.SyncByteStream):
-    """The body of an answer, with httpx's errors."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self._pieces = pieces
-
-    def __iter__(self) -> Iterator[bytes]:
-        with _as_httpx():
-            yield from self._pieces
-
-    def close(self) -> None:
-        if hasattr(self._pieces, "close"):
-            self._pieces.close()
-
-
-@contextmanager
-def _as_httpx() -> Iterator[None]:
-    """Raise httpcore's errors as httpx's, which have the same names."""
-    try:
-        yield
-    except (
-        httpcore.TimeoutException,
-        httpcore.NetworkError,
-        httpcore.ProtocolError,
-        httpcore.ProxyError,
-        httpcore.UnsupportedProtocol,
-    ) as error:
-        raise getattr(httpx, type(error).__name__)(str(error)) from error
 
 
 class _PatientBackend(httpcore.NetworkBackend):
